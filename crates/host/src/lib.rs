@@ -154,12 +154,13 @@ pub use memory::buffer::{ReceiveBuffer, Scatter, SendBuffer};
 pub use memory::element::{Element, Values};
 pub use memory::pages::PageBuffer;
 pub use memory::windows::{RedirectError, Window};
-pub use node::closing::CutShort;
 pub use node::find::{NotFound, Who};
-pub use node::handle::{HostCounters, Node};
+pub use node::handle::Node;
 pub use node::start::{NodeBuilder, Paths};
 pub use raw::messages::{RawOp, RawSend};
+pub use told::counters::HostCounters;
 pub use told::directory::{Peer, PeerState};
+pub use told::losses::CutShort;
 
 /// The links that nodes are made of.
 pub use emp_link as link;

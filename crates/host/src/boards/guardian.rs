@@ -9,13 +9,12 @@
 //!   wants to sleep on the descriptors itself, it goes back to looking.
 //! - *off duty*: a caller sleeps in a wait and is therefore the board itself. The guardian sleeps until that is over.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use emp_firmware::Time;
 
+use crate::boards::duty::Watch;
 use crate::boards::lock::{Locked, Shared};
-use crate::flying::sleepers::Watch;
 use crate::machine::clock;
 
 /// How often the guardian looks at an application of which it knows no better.
@@ -47,11 +46,11 @@ fn next_look(calls: u64, last: Duration) -> Duration {
 
 /// The guardian's thread.
 pub(crate) fn run(shared: &Shared) {
-    let mut seen = shared.ticks();
+    let mut seen = shared.signs.ticks();
     let mut look_after = LOOK_EVERY;
     while !shared.is_stopping() {
         shared.guardian_parker.sleep(Some(look_after));
-        let ticks = shared.ticks();
+        let ticks = shared.signs.ticks();
         if ticks != seen {
             look_after = next_look(ticks.wrapping_sub(seen), look_after);
             seen = ticks;
@@ -60,14 +59,14 @@ pub(crate) fn run(shared: &Shared) {
         look_after = LOOK_SOON;
         let Some(mut core) = shared.lock_unless_broken() else { return };
         // It may have moved while the lock was waited for.
-        if shared.ticks() != seen {
+        if shared.signs.ticks() != seen {
             continue;
         }
-        if core.sleepers.watch == Watch::Nobody {
+        if core.duty().watcher() == Watch::Nobody {
             on_duty(shared, core, seen);
-            seen = shared.ticks();
+            seen = shared.signs.ticks();
         } else {
-            core.sleepers.guardian = Some(Arc::clone(&shared.guardian_parker));
+            core.duty_mut().0.rest_guardian(&shared.guardian_parker);
             drop(core);
             shared.guardian_parker.sleep(None);
         }
@@ -77,7 +76,7 @@ pub(crate) fn run(shared: &Shared) {
 /// Makes progress until the application does.
 fn on_duty<'a>(shared: &'a Shared, mut core: Locked<'a>, seen: u64) {
     let mut poll_set = shared.guardian_poll_set();
-    while !shared.is_stopping() && shared.ticks() == seen {
+    while !shared.is_stopping() && shared.signs.ticks() == seen {
         let now = core.now();
         core.turn(now);
         let until = core.next_turn(now);
@@ -85,8 +84,8 @@ fn on_duty<'a>(shared: &'a Shared, mut core: Locked<'a>, seen: u64) {
             core = shared.give_way(core);
             continue;
         }
-        core.sleepers.watch = Watch::Guardian;
-        core.sleepers.until = until;
+        let (duty, sleepers) = core.duty_mut();
+        duty.start_watching(Watch::Guardian, until, sleepers);
         drop(core);
         let timeout = (until != Time::NEVER).then(|| clock::duration(until.since(now)));
         if poll_set.sleep(timeout).bell {
@@ -94,10 +93,7 @@ fn on_duty<'a>(shared: &'a Shared, mut core: Locked<'a>, seen: u64) {
         }
         let Some(again) = shared.lock_unless_broken() else { return };
         core = again;
-        // A caller may have taken the watch over.
-        if core.sleepers.watch == Watch::Guardian {
-            core.sleepers.watch = Watch::Nobody;
-        }
+        core.duty_mut().0.stop_watching(Watch::Guardian);
     }
 }
 

@@ -2,9 +2,9 @@
 
 use emp_firmware::Time;
 
+use crate::boards::duty::Watch;
 use crate::boards::lock::{Locked, Shared};
 use crate::flying::predict::WaitTimes;
-use crate::flying::sleepers::Watch;
 use crate::machine::clock;
 
 /// Makes turns as long as anything happens, looks a while longer, then sleeps on the links' descriptors until something
@@ -14,7 +14,7 @@ use crate::machine::clock;
 /// ringing until it is heard.
 pub(crate) fn run(shared: &Shared) {
     // Its own: how long it has nothing to do is not how long callers wait.
-    let mut wait_times = WaitTimes::new(shared.wait_mode);
+    let mut wait_times = WaitTimes::new(shared.habits.wait_mode);
     let mut poll_set = shared.poll_set();
     let mut quiet_since = clock::now();
     let mut last_yield = quiet_since;
@@ -24,7 +24,7 @@ pub(crate) fn run(shared: &Shared) {
         if core.turn(now) {
             wait_times.learn(now.since(quiet_since), false);
             quiet_since = now;
-            shared.announce();
+            shared.signs.announce();
         }
         let quiet = now.since(quiet_since);
         if wait_times.budget().is_none_or(|budget| quiet < budget) {
@@ -41,9 +41,9 @@ pub(crate) fn run(shared: &Shared) {
 
 /// Leaves the lock to those who want it, and the core to other threads from time to time.
 fn pause(shared: &Shared, now: Time, last_yield: &mut Time, wait_times: &mut WaitTimes) {
-    if shared.is_wanted() {
+    if shared.signs.is_wanted() {
         shared.stand_aside();
-    } else if wait_times.is_crowded() || now.since(*last_yield) >= shared.yield_every {
+    } else if wait_times.is_crowded() || now.since(*last_yield) >= shared.habits.yield_every {
         std::thread::yield_now();
         *last_yield = clock::now();
         wait_times.yielded(last_yield.since(now));
@@ -57,14 +57,14 @@ fn sleep(
     now: Time,
     until: Time,
 ) {
-    core.sleepers.watch = Watch::Board;
-    core.sleepers.until = until;
+    let (duty, sleepers) = core.duty_mut();
+    duty.start_watching(Watch::Board, until, sleepers);
     drop(core);
     let timeout = (until != Time::NEVER).then(|| clock::duration(until.since(now)));
     if poll_set.sleep(timeout).bell {
         shared.bell.hush();
     }
     if let Some(mut core) = shared.lock_unless_broken() {
-        core.sleepers.watch = Watch::Nobody;
+        core.duty_mut().0.stop_watching(Watch::Board);
     }
 }

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use emp_firmware::{Span, Time};
 
+use crate::boards::duty::Watch;
 use crate::boards::lock::{Locked, Shared};
-use crate::choices::Board;
 use crate::flying::predict::WaitTimes;
-use crate::flying::sleepers::{How, Interest, Watch};
+use crate::flying::sleepers::{How, Interest};
 use crate::machine::clock;
 use crate::machine::wakeup::Parker;
 use crate::turn::core::Core;
@@ -46,9 +46,10 @@ pub(crate) fn wait_for<T>(
         return None;
     }
     let waiter = Waiter::new(shared, interest, timeout, &core);
-    match shared.board {
-        Board::Inline { .. } => waiter.inline(core, check),
-        Board::Thread => waiter.beside_thread(core, check),
+    if shared.habits.callers_work {
+        waiter.inline(core, check)
+    } else {
+        waiter.beside_thread(core, check)
     }
 }
 
@@ -88,7 +89,7 @@ impl<'a> Waiter<'a> {
             quiet_since: now,
             last_yield: now,
             others_at_work: false,
-            nudges: shared.nudges(),
+            nudges: shared.signs.nudges(),
             works: false,
         }
     }
@@ -96,7 +97,7 @@ impl<'a> Waiter<'a> {
     /// True if threads were nudged since this was last asked.
     #[inline]
     fn is_nudged(&mut self) -> bool {
-        let nudges = self.shared.nudges();
+        let nudges = self.shared.signs.nudges();
         std::mem::replace(&mut self.nudges, nudges) != nudges
     }
 
@@ -112,7 +113,7 @@ impl<'a> Waiter<'a> {
     fn yields(&self, now: Time) -> bool {
         let quiet = now.since(self.quiet_since);
         self.crowded
-            || now.since(self.last_yield.max(self.quiet_since)) >= self.shared.yield_every
+            || now.since(self.last_yield.max(self.quiet_since)) >= self.shared.habits.yield_every
             || self.budget.is_some_and(|budget| quiet >= budget)
     }
 
@@ -134,14 +135,14 @@ impl<'a> Waiter<'a> {
         // The core was unlocked: another thread may have found what this one waits for.
         let mut was_away = false;
         let found = loop {
-            if self.shared.is_wanted() {
+            if self.shared.signs.is_wanted() {
                 core = self.shared.give_way(core);
                 was_away = true;
                 // Others may have had the core for long, and gave the firmware later times.
                 now = core.now();
             }
-            self.shared.tick(&core);
-            self.works |= !std::mem::replace(&mut core.sleepers.working, true);
+            self.shared.signs.tick();
+            self.works |= core.duty_mut().0.start_working();
             let worked = core.turn(now);
             // From here to a sleep the core stays locked: what ends this thread's operation comes before or wakes it.
             if (worked || was_away || self.is_nudged())
@@ -180,23 +181,25 @@ impl<'a> Waiter<'a> {
         };
         core.wait_times.learn(now.since(self.since), found.is_none());
         self.stop_working(&mut core);
-        match core.sleepers.watch {
-            Watch::Nobody if !core.sleepers.working => core.sleepers.hand_over(),
-            _ => self.shared.mind_watcher(&mut core, now),
+        let (duty, sleepers) = core.duty_mut();
+        if duty.is_watched() || duty.is_working() {
+            core.mind_watcher(now);
+        } else {
+            duty.hand_over(sleepers);
         }
         found
     }
 
     /// Waits are long, and another caller makes progress, or watches.
     #[inline]
-    fn leaves_it_to_others(&self, core: &Core) -> bool {
-        let others = !self.works || core.sleepers.watch == Watch::Caller;
+    fn leaves_it_to_others(&self, core: &Locked<'_>) -> bool {
+        let others = !self.works || core.duty().watcher() == Watch::Caller;
         others && WaitTimes::are_long(self.budget)
     }
 
-    fn stop_working(&mut self, core: &mut Core) {
+    fn stop_working(&mut self, core: &mut Locked<'_>) {
         if std::mem::take(&mut self.works) {
-            core.sleepers.working = false;
+            core.duty_mut().0.stop_working();
         }
     }
 
@@ -205,8 +208,8 @@ impl<'a> Waiter<'a> {
         self.stop_working(&mut core);
         // Whoever works or watches wakes another when it leaves.
         let others_at_work = std::mem::take(&mut self.others_at_work);
-        let relieved = core.sleepers.working && WaitTimes::are_long(self.budget);
-        if core.sleepers.watch == Watch::Caller || relieved || others_at_work {
+        let relieved = core.duty().is_working() && WaitTimes::are_long(self.budget);
+        if core.duty().watcher() == Watch::Caller || relieved || others_at_work {
             return self.park(core, now, (others_at_work && !relieved).then_some(NAP));
         }
         let until = core.next_turn(now).min(self.deadline);
@@ -214,12 +217,11 @@ impl<'a> Waiter<'a> {
             return core;
         }
         // The guardian has nothing to do as long as a caller watches.
-        core.sleepers.rouse_watcher();
-        core.sleepers.watch = Watch::Caller;
-        core.sleepers.until = until;
+        let (duty, sleepers) = core.duty_mut();
+        duty.start_watching(Watch::Caller, until, sleepers);
         core.wait_times.sleeps += 1;
         let ticket = core.sleepers.enter(self.interest.clone(), How::Watching);
-        let ticks = self.shared.ticks();
+        let ticks = self.shared.signs.ticks();
         drop(core);
         let woken = self.shared.poll_set().sleep(timeout(until, now));
         if woken.bell {
@@ -227,14 +229,14 @@ impl<'a> Waiter<'a> {
         }
         let mut core = self.shared.lock();
         core.sleepers.leave(ticket);
-        core.sleepers.watch = Watch::Nobody;
-        self.others_at_work = woken.link && self.shared.ticks() != ticks;
+        core.duty_mut().0.stop_watching(Watch::Caller);
+        self.others_at_work = woken.link && self.shared.signs.ticks() != ticks;
         core
     }
 
     /// Sleeps without the descriptors.
     fn park(&self, mut core: Locked<'a>, now: Time, nap: Option<Duration>) -> Locked<'a> {
-        self.shared.mind_watcher(&mut core, now);
+        core.mind_watcher(now);
         let parker = Parker::mine();
         let how = if nap.is_some() { How::Napping } else { How::Parked };
         let ticket = core.sleepers.enter(self.interest.clone(), how(parker.clone()));
@@ -259,7 +261,7 @@ impl<'a> Waiter<'a> {
         let mut now = self.quiet_since;
         loop {
             // Read before the check and under the lock: what comes later moves it.
-            let news = self.shared.news();
+            let news = self.shared.signs.news();
             let found = check(&mut core);
             if found.is_some() || now >= self.deadline || core.is_closed() {
                 core.wait_times.learn(now.since(self.since), found.is_none());
@@ -284,7 +286,7 @@ impl Waiter<'_> {
     /// Spins without the lock until there is news or it is time for something else. If a yield is why it returns: from
     /// when to when that took.
     fn spin(&self, news: u64, now: &mut Time) -> Option<(Time, Time)> {
-        while self.shared.news() == news && *now < self.deadline && self.spins(*now) {
+        while self.shared.signs.news() == news && *now < self.deadline && self.spins(*now) {
             if self.yields(*now) {
                 let before = *now;
                 std::thread::yield_now();
@@ -311,7 +313,7 @@ mod tests {
     use emp_wire::NodeId;
 
     use super::*;
-    use crate::choices::WaitMode;
+    use crate::choices::{Board, WaitMode};
     use crate::link::Fabric;
     use crate::node::handle::Node;
 
@@ -324,12 +326,18 @@ mod tests {
         builder.board(Board::Inline { guardian: false }).start().expect("the node starts")
     }
 
+    fn rouse(shared: &Shared) {
+        let mut core = shared.lock();
+        let (duty, sleepers) = core.duty_mut();
+        duty.rouse(sleepers);
+    }
+
     /// Waits until so many callers sleep away from the links and somebody, or nobody, sleeps on them.
     fn settle(shared: &Shared, parked: usize, watch: Watch) {
         let start = Instant::now();
         loop {
             let core = shared.lock();
-            let seen = (core.sleepers.parked(), core.sleepers.watch);
+            let seen = (core.sleepers.parked(), core.duty().watcher());
             drop(core);
             if seen == (parked, watch) {
                 return;
@@ -344,9 +352,9 @@ mod tests {
     #[test]
     fn where_waits_are_long_one_of_several_makes_progress() {
         let node = lone(WaitMode::Sleep);
-        let shared = &node.inner.shared;
+        let shared = node.inner.seat.shared();
         let may_end = AtomicUsize::new(0);
-        shared.lock().sleepers.working = true;
+        shared.lock().duty_mut().0.start_working();
         std::thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| {
@@ -359,14 +367,15 @@ mod tests {
             }
             settle(shared, 3, Watch::Nobody);
             let mut core = shared.lock();
-            core.sleepers.working = false;
-            core.sleepers.hand_over();
+            let (duty, sleepers) = core.duty_mut();
+            duty.stop_working();
+            duty.hand_over(sleepers);
             drop(core);
             for left in (0..3).rev() {
                 settle(shared, left, Watch::Caller);
-                assert!(!shared.lock().sleepers.working, "who sleeps does not work");
+                assert!(!shared.lock().duty().is_working(), "who sleeps does not work");
                 may_end.store(1, Ordering::SeqCst);
-                shared.lock().sleepers.rouse_watcher();
+                rouse(shared);
             }
             settle(shared, 0, Watch::Nobody);
         });
@@ -376,9 +385,9 @@ mod tests {
     #[test]
     fn where_waits_are_short_each_looks() {
         let node = lone(WaitMode::Adaptive);
-        let shared = &node.inner.shared;
+        let shared = node.inner.seat.shared();
         let may_end = AtomicUsize::new(0);
-        shared.lock().sleepers.working = true;
+        shared.lock().duty_mut().0.start_working();
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let check = |_: &mut Core| (may_end.load(Ordering::SeqCst) > 0).then_some(());
@@ -386,7 +395,7 @@ mod tests {
             });
             settle(shared, 0, Watch::Caller);
             may_end.store(1, Ordering::SeqCst);
-            shared.lock().sleepers.rouse_watcher();
+            rouse(shared);
         });
     }
 }

@@ -5,11 +5,9 @@ use std::time::Duration;
 
 use emp_firmware::{Completion, CompletionMode, ProbeInfo, Selector, Status};
 
-use crate::boards::wait::wait_for;
 use crate::endpoint::error::{Failed, Refused};
 use crate::endpoint::handle::{Address, Endpoint, SendOptions};
 use crate::endpoint::request::{Finished, SendRequest, WaitError};
-use crate::flying::sleepers::Interest;
 use crate::machine::clock;
 use crate::memory::buffer::{ReceiveBuffer, SendBuffer};
 
@@ -106,7 +104,7 @@ impl Endpoint {
                         return Err(CallError::Refused(refused));
                     }
                     buffer = refused.buffer;
-                    self.inner.node.progress_for(REFUSED_PAUSE);
+                    self.inner.node.seat.progress_for(REFUSED_PAUSE);
                 }
             }
         }
@@ -115,9 +113,7 @@ impl Endpoint {
     /// The time for a send has passed. If its destination was not found yet, nothing of it has left, and it ends with that.
     fn end_search<B: SendBuffer>(&self, to: Address, mut request: SendRequest<B>) -> WaitError<B> {
         let node = &self.inner.node;
-        let found = node.shared.lock().firmware().is_some_and(|firmware| {
-            firmware.route(to.node).is_some() || firmware.node() == to.node
-        });
+        let found = node.seat.route(to.node).is_some() || node.id == to.node;
         if found || !request.cancel() {
             return WaitError::TimedOut(request);
         }
@@ -160,9 +156,7 @@ impl Endpoint {
         selector: Selector,
         timeout: impl Into<Option<Duration>>,
     ) -> Option<ProbeInfo> {
-        wait_for(&self.inner.node.shared, &Interest::Arrivals, timeout.into(), |core| {
-            core.probe(self.inner.number, selector, false)
-        })
+        self.inner.node.seat.wait_probe(self.inner.number, selector, timeout.into())
     }
 }
 

@@ -42,12 +42,6 @@ impl Claim {
 impl Drop for Claim {
     fn drop(&mut self) {
         let Some(claim) = self.info.claim else { return };
-        let shared = &self.endpoint.inner.node.shared;
-        let Some(mut core) = shared.lock_to_drop() else { return };
-        let now = core.now();
-        if let Some(firmware) = core.firmware_mut() {
-            firmware.discard(now, claim);
-            shared.posted(&mut core, now);
-        }
+        self.endpoint.inner.node.seat.discard_dropped(claim);
     }
 }

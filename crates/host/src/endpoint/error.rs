@@ -5,6 +5,7 @@ use std::fmt;
 use emp_firmware::{Completion, OpKind, PostError, Status};
 use emp_wire::NodeId;
 
+use crate::boards::seat::is_temporary;
 use crate::told::names;
 
 /// Why an endpoint could not be opened.
@@ -38,7 +39,7 @@ pub enum RefusedReason {
 impl RefusedReason {
     /// True if the same post may be accepted after some progress.
     pub fn is_temporary(self) -> bool {
-        matches!(self, Self::Firmware(PostError::Busy | PostError::PoolFull))
+        matches!(self, Self::Firmware(error) if is_temporary(error))
     }
 }
 

@@ -3,19 +3,17 @@
 use std::sync::Arc;
 
 use emp_firmware::{
-    CompletionMode, PostError, ProbeInfo, ReceiveDescriptor, SegmentList, Selector, SendDescriptor,
-    Time,
+    CompletionMode, ProbeInfo, ReceiveDescriptor, SegmentList, Selector, SendDescriptor,
 };
 use emp_wire::NodeId;
 
+use crate::boards::seat::Post;
 use crate::endpoint::error::{OpenError, Refused, RefusedReason};
 use crate::endpoint::request::{ReceiveRequest, Request, SendRequest, Ticket};
 use crate::flying::queues::QueueKey;
-use crate::flying::slots::{Begun, State};
 use crate::memory::buffer::{Held, ReceiveBuffer, SendBuffer};
 use crate::node::handle::{Node, NodeInner};
 use crate::told::names;
-use crate::turn::core::Core;
 
 /// A mailbox of a node: messages are sent from it and received in it.
 ///
@@ -104,14 +102,8 @@ impl Node {
 
 impl Endpoint {
     fn open(node: &Arc<NodeInner>, number: u16) -> Result<Self, OpenError> {
-        let mut core = node.shared.lock();
-        let refused = |error| OpenError::Refused(number, error);
-        if core.queues.is_open(number) {
-            return Err(OpenError::AlreadyOpen(number));
-        }
-        let firmware = core.firmware_mut().ok_or(refused(PostError::Closing))?;
-        firmware.open_endpoint(number).map_err(refused)?;
-        let queue = core.queues.open(number);
+        let opened = node.seat.open(number).map_err(|error| OpenError::Refused(number, error))?;
+        let queue = opened.ok_or(OpenError::AlreadyOpen(number))?;
         Ok(Self { inner: Arc::new(EndpointInner { node: Arc::clone(node), number, queue }) })
     }
 
@@ -152,25 +144,19 @@ impl Endpoint {
         let to = to.into();
         let held = Held::new(buffer);
         let list = held.segments();
-        let more = options.more;
-        self.post(held, list, more, |core, segments| {
-            let departs = self.inner.node.shared.sends_itself(core, more);
-            let send = SendDescriptor {
-                to: to.node,
-                endpoint: self.inner.number,
-                to_endpoint: to.endpoint,
-                match_bits,
-                segments,
-                immediate: options.immediate,
-                synchronous: options.synchronous,
-                completion: options.completion,
-                context: 0,
-            };
-            // SAFETY: the segments are those of `held`, which the request keeps until the completion is handed out
-            // (`post`), so they stay valid and nobody writes to them.
-            let begun = unsafe { core.post_send(send, State::InFlight, (more, departs)) }?;
-            Ok((begun, core.last_post))
-        })
+        let describe = |segments| SendDescriptor {
+            to: to.node,
+            endpoint: self.inner.number,
+            to_endpoint: to.endpoint,
+            match_bits,
+            segments,
+            immediate: options.immediate,
+            synchronous: options.synchronous,
+            completion: options.completion,
+            context: 0,
+        };
+        // SAFETY: the segments are those of `held`; nobody writes to them.
+        unsafe { self.post(held, list, options.more, describe) }
     }
 
     /// Posts a receive. The request owns the buffer until the receive has ended.
@@ -192,44 +178,36 @@ impl Endpoint {
     ) -> Result<ReceiveRequest<B>, Refused<B>> {
         let mut held = Held::new(buffer);
         let list = held.segments_mut();
-        self.post(held, list, false, |core, segments| {
-            let now = core.receive_post_time(&selector);
-            let endpoint = self.inner.number;
-            let receive = ReceiveDescriptor { endpoint, selector, segments, claim, context: 0 };
-            // SAFETY: as for a send; and the buffer is initialised memory that is its own.
-            let key = unsafe { core.post_receive(now, receive, State::InFlight) }?;
-            Ok((Begun::Flying(key), now))
-        })
+        let endpoint = self.inner.number;
+        let describe =
+            |segments| ReceiveDescriptor { endpoint, selector, segments, claim, context: 0 };
+        // SAFETY: as for a send; and the buffer is initialised memory that is its own.
+        unsafe { self.post(held, list, false, describe) }
     }
 
-    /// Posts with the segments of `held`, and makes a request that keeps it. `post` also says when that was. Inlined, so that the request is made where its
-    /// owner keeps it: copies of what was just written wait for the stores.
+    /// Posts what `describe` makes of the segments of `held`, and makes a request that keeps it. Inlined, so that the request is made where
+    /// its owner keeps it: copies of what was just written wait for the stores.
+    ///
+    /// # Safety
+    ///
+    /// The segments are those of `held`, which the request keeps until the completion is handed out, so they stay valid; nobody writes to
+    /// them meanwhile, or, if they are to be written to, uses them. What else is described may be used until this has returned.
     #[inline(always)]
-    pub(crate) fn post<B: Send + 'static>(
+    pub(crate) unsafe fn post<B: Send + 'static, P: Post>(
         &self,
         held: Held<B>,
         segments: Option<SegmentList>,
         more: bool,
-        post: impl FnOnce(&mut Core, SegmentList) -> Result<(Begun, Time), PostError>,
+        describe: impl FnOnce(SegmentList) -> P,
     ) -> Result<Request<B>, Refused<B>> {
         let node = &self.inner.node;
         let reason = match segments {
             None => RefusedReason::TooManySegments,
-            Some(segments) => {
-                let mut core = node.shared.lock();
-                match post(&mut core, segments) {
-                    Ok((begun, now)) => {
-                        node.shared.posted_with(&mut core, now, more);
-                        let ticket = Ticket::new(node, &mut core, begun);
-                        return Ok(Request::new(ticket, held));
-                    }
-                    Err(error) => {
-                        let now = core.now();
-                        make_room(&mut core, error, now);
-                        RefusedReason::Firmware(error)
-                    }
-                }
-            }
+            // SAFETY: as the caller promises.
+            Some(segments) => match unsafe { node.seat.post(describe(segments), more) } {
+                Ok(begun) => return Ok(Request::new(Ticket::new(node, begun), held)),
+                Err(error) => RefusedReason::Firmware(error),
+            },
         };
         // SAFETY: nothing was posted.
         Err(Refused { reason, buffer: unsafe { held.release() } })
@@ -242,30 +220,12 @@ impl Endpoint {
     }
 
     pub(crate) fn look(&self, selector: Selector, claim: bool) -> Option<ProbeInfo> {
-        let shared = &self.inner.node.shared;
-        let mut core = shared.lock();
-        shared.turn_now(&mut core);
-        core.probe(self.inner.number, selector, claim)
-    }
-}
-
-/// After a refusal for lack of room: a turn, so that a caller who just tries again gets there.
-#[cold]
-pub(crate) fn make_room(core: &mut Core, error: PostError, now: Time) {
-    if RefusedReason::Firmware(error).is_temporary() {
-        core.turn(now);
+        self.inner.node.seat.probe(self.inner.number, selector, (claim, true))
     }
 }
 
 impl Drop for EndpointInner {
     fn drop(&mut self) {
-        let shared = &self.node.shared;
-        let Some(mut core) = shared.lock_to_drop() else { return };
-        core.queues.close(self.number);
-        let now = core.now();
-        if let Some(firmware) = core.firmware_mut() {
-            firmware.close_endpoint(now, self.number);
-            shared.posted(&mut core, now);
-        }
+        self.node.seat.close_dropped(self.number);
     }
 }

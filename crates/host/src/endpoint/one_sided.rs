@@ -8,12 +8,9 @@ use emp_firmware::{
 };
 use emp_wire::NodeId;
 
-use crate::boards::wait::wait_for;
 use crate::endpoint::error::Refused;
 use crate::endpoint::handle::Endpoint;
 use crate::endpoint::request::Request;
-use crate::flying::sleepers::Interest;
-use crate::flying::slots::{Begun, State};
 use crate::memory::buffer::{Held, ReceiveBuffer, SendBuffer};
 use crate::memory::element::{Element, Values, bytes_of};
 
@@ -84,21 +81,16 @@ impl Endpoint {
     ) -> Result<Request<B>, Refused<B>> {
         let held = Held::new(buffer);
         let list = held.segments();
-        self.post(held, list, false, |core, segments| {
-            let departs = self.inner.node.shared.sends_itself(core, false);
-            let put = PutDescriptor {
-                target,
-                endpoint: self.inner.number,
-                segments,
-                immediate: options.immediate,
-                completion: CompletionMode::Auto,
-                context: 0,
-            };
-            // SAFETY: the segments are those of `held`, which the request keeps until the completion is handed out, so they
-            // stay valid and nobody writes to them.
-            let begun = unsafe { core.post_put(put, State::InFlight, departs) }?;
-            Ok((begun, core.last_post))
-        })
+        let describe = |segments| PutDescriptor {
+            target,
+            endpoint: self.inner.number,
+            segments,
+            immediate: options.immediate,
+            completion: CompletionMode::Auto,
+            context: 0,
+        };
+        // SAFETY: the segments are those of `held`; nobody writes to them.
+        unsafe { self.post(held, list, false, describe) }
     }
 
     /// Reads from a region of another node (or this one), as many bytes as the buffer has. The target's application has no
@@ -110,14 +102,10 @@ impl Endpoint {
     ) -> Result<Request<B>, Refused<B>> {
         let mut held = Held::new(buffer);
         let list = held.segments_mut();
-        self.post(held, list, false, |core, segments| {
-            let now = core.now();
-            let endpoint = self.inner.number;
-            let get = GetDescriptor { target, endpoint, segments, context: 0 };
-            // SAFETY: as for a put; and the buffer is initialised memory that is its own.
-            let key = unsafe { core.post_get(now, get, State::InFlight) }?;
-            Ok((Begun::Flying(key), now))
-        })
+        let endpoint = self.inner.number;
+        let describe = |segments| GetDescriptor { target, endpoint, segments, context: 0 };
+        // SAFETY: as for a put; and the buffer is initialised memory that is its own.
+        unsafe { self.post(held, list, false, describe) }
     }
 
     /// Changes numbers in a region, each at once and exactly once: they become `target OP operand`.
@@ -197,25 +185,19 @@ impl Endpoint {
         let mut compare_bytes = compare.map(bytes_of);
         let mut held = Held::new(room);
         let list = held.segments_mut();
-        self.post(held, list, false, |core, fetched| {
-            let departs = self.inner.node.shared.sends_itself(core, false);
-            let fetches = fetched.bytes() != 0;
-            let atomic = AtomicDescriptor {
-                target,
-                endpoint: self.inner.number,
-                operation,
-                datatype: T::DATATYPE,
-                count: if operation.has_operands() { operands.len() as u32 } else { 1 },
-                operands: list_of(&mut operand_bytes),
-                compare: compare_bytes.as_mut().map(|bytes| list_of(bytes)),
-                fetch_into: fetches.then_some(fetched),
-                context: 0,
-            };
-            // SAFETY: operands and what to compare are vectors that live until this has returned; what is fetched goes to
-            // `held`, which the request keeps until the completion is handed out.
-            let begun = unsafe { core.post_atomic(atomic, State::InFlight, departs) }?;
-            Ok((begun, core.last_post))
-        })
+        let describe = |fetched: SegmentList| AtomicDescriptor {
+            target,
+            endpoint: self.inner.number,
+            operation,
+            datatype: T::DATATYPE,
+            count: if operation.has_operands() { operands.len() as u32 } else { 1 },
+            operands: list_of(&mut operand_bytes),
+            compare: compare_bytes.as_mut().map(|bytes| list_of(bytes)),
+            fetch_into: (fetched.bytes() != 0).then_some(fetched),
+            context: 0,
+        };
+        // SAFETY: operands and what to compare are vectors that live until this has returned; what is fetched goes to `held`.
+        unsafe { self.post(held, list, false, describe) }
     }
 
     /// Begins to take notice of puts with immediate data that are for this endpoint. Those that have ended before go
@@ -223,7 +205,7 @@ impl Endpoint {
     ///
     /// On an endpoint that uses the raw API too, whoever looks first sees them.
     pub fn notifications(&self) -> Notifications {
-        self.inner.node.shared.lock().queues.want_notices(self.inner.queue, false);
+        self.inner.node.seat.want_notices(self.inner.queue, false);
         Notifications { endpoint: self.clone() }
     }
 }
@@ -237,20 +219,15 @@ pub struct Notifications {
 impl Notifications {
     /// The next one, in order of the puts' ends. Makes progress.
     pub fn poll(&self) -> Option<Notification> {
-        let (shared, key) = (&self.endpoint.inner.node.shared, self.endpoint.inner.queue);
-        let mut core = shared.lock();
-        if core.queues.is_empty(key) {
-            shared.turn_now(&mut core);
-        }
-        core.queues.take_notification(key).map(Notification::new)
+        let endpoint = &self.endpoint.inner;
+        endpoint.node.seat.poll_notification(endpoint.queue).map(Notification::new)
     }
 
     /// Waits for the next one, at most for `timeout` (`None`: without limit).
     pub fn wait(&self, timeout: impl Into<Option<Duration>>) -> Option<Notification> {
-        let (shared, key) = (&self.endpoint.inner.node.shared, self.endpoint.inner.queue);
-        wait_for(shared, &Interest::Raw(key), timeout.into(), |core| {
-            core.queues.take_notification(key).map(Notification::new)
-        })
+        let endpoint = &self.endpoint.inner;
+        let notice = endpoint.node.seat.wait_notification(endpoint.queue, timeout.into());
+        notice.map(Notification::new)
     }
 }
 

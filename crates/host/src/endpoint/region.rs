@@ -9,7 +9,7 @@
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
-use emp_firmware::{PostError, RegionId, RemoteRegion, Rights, Segment};
+use emp_firmware::{RegionId, RemoteRegion, Rights, Segment};
 
 use crate::endpoint::error::{Refused, RefusedReason};
 use crate::memory::buffer::Held;
@@ -68,12 +68,8 @@ impl Node {
         let list = memory.segments_mut().expect("a vector is one run of memory");
         let segment = list.as_slice().first().copied().unwrap_or_default();
         let RegionOptions { rights, key, endpoint } = options;
-        // The segment is the vector's, which the region keeps until `give_back` has had the firmware forget it: so it is
-        // covered by the invariant of `crate::memory`.
-        let exported = match self.inner.shared.lock().firmware_mut() {
-            Some(firmware) => firmware.export_region(key, segment, rights, endpoint),
-            None => Err(PostError::Closing),
-        };
+        // SAFETY: the segment is the vector's, which the region keeps until `give_back` has had the firmware forget it.
+        let exported = unsafe { self.inner.seat.export(key, segment, rights, endpoint) };
         match exported {
             Ok(id) => {
                 let (node, memory) = (Arc::clone(&self.inner), ManuallyDrop::new(memory));
@@ -127,9 +123,8 @@ impl Region {
         self.check(offset, into.len());
         for (nth, piece) in into.chunks_mut(COPY_AT_ONCE).enumerate() {
             let part = self.part(offset + nth * COPY_AT_ONCE, piece.len());
-            let _core = self.node.shared.lock();
-            // SAFETY: the part is within the vector; with the lock held nobody else accesses it.
-            unsafe { pointer::copy_out(part, piece) };
+            // SAFETY: the part is within the vector, which nobody else accesses meanwhile.
+            self.node.seat.hold_still(|| unsafe { pointer::copy_out(part, piece) });
         }
     }
 
@@ -144,9 +139,8 @@ impl Region {
         self.check(offset, from.len());
         for (nth, piece) in from.chunks(COPY_AT_ONCE).enumerate() {
             let part = self.part(offset + nth * COPY_AT_ONCE, piece.len());
-            let _core = self.node.shared.lock();
             // SAFETY: as for `read`.
-            unsafe { pointer::copy_in(part, piece) };
+            self.node.seat.hold_still(|| unsafe { pointer::copy_in(part, piece) });
         }
     }
 
@@ -188,9 +182,8 @@ impl Region {
     ///
     /// To be called once; the region is of no use afterwards.
     unsafe fn give_back(&mut self) -> Option<Vec<u8>> {
-        {
-            let mut core = self.node.shared.lock_to_drop()?;
-            self.node.shared.remove_region(&mut core, self.id.key);
+        if !self.node.seat.remove_dropped_region(self.id.key) {
+            return None;
         }
         // SAFETY: called once; the firmware has forgotten the region, and nothing that names it is under way.
         Some(unsafe { ManuallyDrop::take(&mut self.memory).release() })

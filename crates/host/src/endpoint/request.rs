@@ -6,15 +6,12 @@ use std::time::Duration;
 
 use emp_firmware::{Completion, Status};
 
-use crate::boards::wait::wait_for;
 use crate::endpoint::error::{Failed, OperationError};
-use crate::flying::sleepers::Interest;
 use crate::flying::slots::{Begun, SlotKey};
 use crate::machine::clock;
 use crate::memory::buffer::Held;
 use crate::node::handle::NodeInner;
 use crate::told::names;
-use crate::turn::core::Core;
 
 /// A send in flight.
 pub type SendRequest<B> = Request<B>;
@@ -113,7 +110,7 @@ impl<B: Send + 'static> Drop for Request<B> {
         match self.ticket.progress {
             Progress::Done(_) | Progress::Handed => drop(orphan),
             Progress::Flying(key) => match &self.ticket.node {
-                Some(node) => node.shared.orphan(key, Box::new(orphan)),
+                Some(node) => node.seat.orphan(key, Box::new(orphan)),
                 // What flies has a node. Were it otherwise, nobody could say when the buffer is free.
                 None => std::mem::forget(orphan),
             },
@@ -188,22 +185,18 @@ enum Progress {
 }
 
 impl Ticket {
-    /// For an operation that was just posted; `core` is still locked, so that what ended at once needs no second look.
+    /// For an operation that was just posted.
     #[inline]
-    pub(crate) fn new(node: &Arc<NodeInner>, core: &mut Core, begun: Begun) -> Self {
-        let key = match begun {
+    pub(crate) fn new(node: &Arc<NodeInner>, begun: Begun) -> Self {
+        match begun {
             Begun::Over(completion) => {
-                return Self { node: None, progress: Progress::Done(completion) };
-            }
-            Begun::Flying(key) => key,
-        };
-        match core.requests.take_done(key) {
-            Some(completion) => {
                 let well = completion.status == Status::Ok;
                 let node = (!well).then(|| Arc::clone(node));
                 Self { node, progress: Progress::Done(completion) }
             }
-            None => Self { node: Some(Arc::clone(node)), progress: Progress::Flying(key) },
+            Begun::Flying(key) => {
+                Self { node: Some(Arc::clone(node)), progress: Progress::Flying(key) }
+            }
         }
     }
 
@@ -215,32 +208,13 @@ impl Ticket {
         }
     }
 
-    /// Takes the completion if it is there.
-    #[inline]
-    fn check(&mut self, core: &mut Core) -> bool {
-        match self.progress {
-            Progress::Done(_) | Progress::Handed => true,
-            Progress::Flying(key) => match core.requests.take_done(key) {
-                None => false,
-                Some(completion) => {
-                    self.progress = Progress::Done(completion);
-                    true
-                }
-            },
-        }
-    }
-
     fn test(&mut self) -> bool {
-        if matches!(self.progress, Progress::Done(_)) {
-            return true;
+        let (Progress::Flying(key), Some(node)) = (self.progress, &self.node) else { return true };
+        let end = node.seat.test(key);
+        if let Some(completion) = end {
+            self.progress = Progress::Done(completion);
         }
-        let Some(node) = self.node.clone() else { return true };
-        let mut core = node.shared.lock();
-        if self.check(&mut core) {
-            return true;
-        }
-        node.shared.turn_now(&mut core);
-        self.check(&mut core)
+        end.is_some()
     }
 
     /// The completion, once it is there.
@@ -251,10 +225,7 @@ impl Ticket {
             Progress::Handed => return None,
             Progress::Flying(key) => key,
         };
-        let node = self.node.as_ref()?;
-        let found = wait_for(&node.shared, &Interest::One(key), timeout, |core| {
-            core.requests.take_done(key)
-        });
+        let found = self.node.as_ref()?.seat.wait(key, timeout);
         if found.is_some() {
             self.progress = Progress::Handed;
         }
@@ -262,37 +233,18 @@ impl Ticket {
     }
 
     fn cancel(&mut self) -> bool {
-        let Progress::Flying(key) = self.progress else { return false };
-        let Some(node) = &self.node else { return false };
-        let mut core = node.shared.lock();
-        let now = core.now();
-        let op = core.requests.op(key);
-        let cancelled = core.firmware_mut().is_some_and(|firmware| firmware.cancel(now, op));
-        node.shared.posted(&mut core, now);
-        cancelled
+        match (self.progress, &self.node) {
+            (Progress::Flying(key), Some(node)) => node.seat.cancel(key),
+            _ => false,
+        }
     }
 }
 
 impl NodeInner {
     /// The error for a completion that is not a success.
     pub(crate) fn error(&self, completion: Completion) -> OperationError {
-        let mut core = self.shared.lock();
-        let peer = completion.peer;
-        let own_name = || Some(core.directory.get(peer)?.name.clone());
-        let peer_name = names::called(peer).or_else(own_name).unwrap_or_default();
-        let trouble = match completion.status {
-            status if status.is_silence() => {
-                let asked = || format!("asked {}", core.news.asked());
-                let asked = (status == Status::NotFound && !core.is_closed()).then(asked);
-                let tried = Some(completion.status).filter(|status| *status == Status::Unreachable);
-                let tried = tried.and_then(|_| core.news.tried(core.firmware()?.places(peer)));
-                let troubles = Some(core.link_troubles()).filter(|troubles| !troubles.is_empty());
-                let all: Vec<_> = [asked, tried, troubles].into_iter().flatten().collect();
-                all.join("; ")
-            }
-            Status::PeerRestarted => core.news.claim_of(peer).unwrap_or_default().into(),
-            _ => String::new(),
-        };
+        let (own_name, trouble) = self.seat.explain(&completion);
+        let peer_name = names::called(completion.peer).or(own_name).unwrap_or_default();
         OperationError { completion, peer_name, trouble }
     }
 }
@@ -332,41 +284,35 @@ pub fn wait_any(
 ) -> Option<usize> {
     let timeout: Option<Duration> = timeout.into();
     let deadline = timeout.map(|timeout| clock::now() + clock::span(timeout));
-    let mut nodes: Vec<Arc<NodeInner>> = Vec::new();
-    let mut keys: Vec<Vec<SlotKey>> = Vec::new();
+    // Of each node, the operations and the places of their requests.
+    let mut nodes: Vec<(Arc<NodeInner>, Vec<SlotKey>, Vec<usize>)> = Vec::new();
     for (index, request) in requests.iter_mut().enumerate() {
         let sealed::Opaque(ticket) = request.ticket();
         let (Progress::Flying(key), Some(own)) = (ticket.progress, &ticket.node) else {
             return Some(index);
         };
-        match nodes.iter().position(|node| Arc::ptr_eq(node, own)) {
-            Some(place) => keys[place].push(key),
-            None => {
-                nodes.push(Arc::clone(own));
-                keys.push(vec![key]);
+        match nodes.iter_mut().find(|(node, ..)| Arc::ptr_eq(node, own)) {
+            Some((_, keys, places)) => {
+                keys.push(key);
+                places.push(index);
             }
+            None => nodes.push((Arc::clone(own), vec![key], vec![index])),
         }
     }
-    let interests: Vec<_> = keys.into_iter().map(Interest::Any).collect();
     if nodes.is_empty() {
         return None;
     }
     loop {
-        for (node, interest) in nodes.iter().zip(&interests) {
+        for (node, keys, places) in &nodes {
             let left = deadline.map(|deadline| clock::duration(deadline.since(clock::now())));
             let slice = match nodes.len() {
                 1 => left,
                 _ => Some(left.map_or(SLICE, |left| left.min(SLICE))),
             };
-            let found = wait_for(&node.shared, interest, slice, |core| {
-                requests.iter_mut().position(|request| {
-                    let sealed::Opaque(ticket) = request.ticket();
-                    let is_its = ticket.node.as_ref().is_some_and(|own| Arc::ptr_eq(own, node));
-                    is_its && ticket.check(core)
-                })
-            });
-            if found.is_some() {
-                return found;
+            if let Some((at, completion)) = node.seat.wait_any(keys, slice) {
+                let sealed::Opaque(ticket) = requests[places[at]].ticket();
+                ticket.progress = Progress::Done(completion);
+                return Some(places[at]);
             }
         }
         if deadline.is_some_and(|deadline| clock::now() >= deadline) {

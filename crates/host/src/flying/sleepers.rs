@@ -5,8 +5,6 @@
 
 use std::sync::Arc;
 
-use emp_firmware::Time;
-
 use crate::flying::queues::QueueKey;
 use crate::flying::slots::{Buried, SlotKey};
 use crate::machine::wakeup::Parker;
@@ -28,17 +26,13 @@ pub(crate) enum Interest {
     Arrivals,
 }
 
-/// Who makes progress while everyone sleeps.
+/// A bell that wakes whoever sleeps on the links' descriptors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Watch {
-    /// Nobody sleeps on the links' descriptors.
-    Nobody,
-    /// A waiting caller does.
-    Caller,
-    /// The guardian does.
-    Guardian,
-    /// The progress thread does.
+pub(crate) enum Bell {
+    /// A caller's, or the progress thread's.
     Board,
+    /// The guardian's.
+    Guardian,
 }
 
 /// How a sleeper is woken.
@@ -78,32 +72,11 @@ impl After {
 }
 
 /// All sleepers of a node.
+#[derive(Default)]
 pub(crate) struct Sleepers {
     sleepers: Vec<Sleeper>,
     next_ticket: u64,
     after: After,
-    /// A caller is awake in its wait and makes progress.
-    pub(crate) working: bool,
-    /// Who sleeps on the links' descriptors.
-    pub(crate) watch: Watch,
-    /// Until when at most.
-    pub(crate) until: Time,
-    /// The guardian sleeps until a watching caller leaves, and wants to be woken then.
-    pub(crate) guardian: Option<Arc<Parker>>,
-}
-
-impl Default for Sleepers {
-    fn default() -> Self {
-        Self {
-            sleepers: Vec::new(),
-            next_ticket: 0,
-            after: After::default(),
-            working: false,
-            watch: Watch::Nobody,
-            until: Time::NEVER,
-            guardian: None,
-        }
-    }
 }
 
 impl Sleepers {
@@ -174,27 +147,23 @@ impl Sleepers {
     /// The node is closed.
     pub(crate) fn everyone(&mut self) {
         self.wake(|_| true);
-        self.rouse_watcher();
-        self.after.wake.extend(self.guardian.take());
     }
 
-    /// A buffer is to be dropped.
-    pub(crate) fn bury(&mut self, buffer: Buried) {
-        self.after.bury.push(buffer);
-    }
-
-    /// A waiting caller leaves and nobody watches the descriptors: another sleeper is to take over.
-    #[inline]
-    pub(crate) fn hand_over(&mut self) {
-        if self.guardian.is_some() || !self.sleepers.is_empty() {
-            self.hand_over_to_some();
+    /// Whoever sleeps on the links' descriptors is to look.
+    pub(crate) fn ring(&mut self, bell: Bell) {
+        match bell {
+            Bell::Board => self.after.ring = true,
+            Bell::Guardian => self.after.ring_guardian = true,
         }
     }
 
-    fn hand_over_to_some(&mut self) {
-        if let Some(guardian) = self.guardian.take() {
-            self.after.wake.push(guardian);
-        }
+    /// A thread that is not on the list is to wake, if there is one.
+    pub(crate) fn wake_parker(&mut self, parker: Option<Arc<Parker>>) {
+        self.after.wake.extend(parker);
+    }
+
+    /// One of those that sleep until they are woken is to wake.
+    pub(crate) fn wake_one_parked(&mut self) {
         let parked = self.sleepers.iter().find_map(|sleeper| match &sleeper.how {
             How::Parked(parker) => Some(Arc::clone(parker)),
             How::Napping(_) | How::Watching => None,
@@ -202,14 +171,15 @@ impl Sleepers {
         self.after.wake.extend(parked);
     }
 
-    /// Makes whoever sleeps on the descriptors look at the clock again.
-    pub(crate) fn rouse_watcher(&mut self) {
-        match self.watch {
-            Watch::Nobody => {}
-            Watch::Caller | Watch::Board => self.after.ring = true,
-            // It leaves by itself when it sees that it is not the one any more.
-            Watch::Guardian => self.after.ring_guardian = true,
-        }
+    /// True if nobody sleeps.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.sleepers.is_empty()
+    }
+
+    /// A buffer is to be dropped.
+    pub(crate) fn bury(&mut self, buffer: Buried) {
+        self.after.bury.push(buffer);
     }
 
     /// Threads that sleep away from the links' descriptors until they are woken.

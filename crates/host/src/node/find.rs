@@ -6,20 +6,9 @@ use std::time::Duration;
 use emp_firmware::LinkIndex;
 use emp_wire::{LinkAddress, NodeId};
 
-use crate::boards::wait::wait_for;
-use crate::flying::sleepers::Interest;
-use crate::machine::clock;
 use crate::node::handle::Node;
-use crate::told::directory::{Peer, PeerState};
+use crate::told::directory::{Directory, Peer, PeerState};
 use crate::told::names;
-use crate::turn::core::Core;
-
-/// How long an answer is waited for before the question is repeated, at first; it doubles each time. Round trips on a LAN
-/// are far shorter, so a repetition means that the question was lost or nobody is there yet.
-const ASK_EVERY: Duration = Duration::from_millis(2);
-
-/// Where the doubling ends: a node that starts late is still found soon.
-const ASK_EVERY_MAX: Duration = Duration::from_millis(50);
 
 /// Who is looked for: an identity, or a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,11 +32,11 @@ impl<'a> From<&'a str> for Who<'a> {
 }
 
 impl Who<'_> {
-    fn found(self, core: &Core) -> Option<Peer> {
+    fn found(self, directory: &Directory) -> Option<Peer> {
         let peer = match self {
-            Self::Id(node) => core.directory.get(node),
+            Self::Id(node) => directory.get(node),
             Self::Name(name) => {
-                core.directory.get(NodeId::from_name(name)).or_else(|| core.directory.by_name(name))
+                directory.get(NodeId::from_name(name)).or_else(|| directory.by_name(name))
             }
         };
         peer.filter(|peer| peer.state == PeerState::Found).cloned()
@@ -85,12 +74,14 @@ impl Node {
             Who::Id(node) => node,
             Who::Name(name) => names::identity(name),
         };
-        questions.extend(self.inner.shared.lock().directory.hints(id));
-        let asked = || self.inner.shared.lock().news.asked();
+        questions.extend(self.inner.seat.hints(id));
+        let asked = || self.inner.seat.asked();
         // By name, it may be somebody whose identity is not that of the name.
         let anyone = matches!(who, Who::Name(_)).then_some(NodeId::ANY);
         let wanted: Vec<NodeId> = [id].into_iter().chain(anyone).collect();
-        self.ask(&questions, &wanted, timeout, |core| who.found(core))
+        self.inner
+            .seat
+            .find(&questions, &wanted, timeout, |known| who.found(known))
             .ok_or_else(|| NotFound { wanted: who.to_string(), asked: asked() })
     }
 
@@ -105,11 +96,13 @@ impl Node {
         let link = self
             .link_for(address)
             .ok_or_else(|| nobody("nobody: no link has addresses of this kind".into()))?;
-        self.ask(&[(link, address)], &[NodeId::ANY], timeout, |core| {
-            let peer = core.directory.by_address(link, address)?;
-            (peer.state == PeerState::Found).then(|| peer.clone())
-        })
-        .ok_or_else(|| nobody(format!("for {timeout:?}; is a node running there?")))
+        self.inner
+            .seat
+            .find(&[(link, address)], &[NodeId::ANY], timeout, |directory| {
+                let peer = directory.by_address(link, address)?;
+                (peer.state == PeerState::Found).then(|| peer.clone())
+            })
+            .ok_or_else(|| nobody(format!("for {timeout:?}; is a node running there?")))
     }
 
     /// As [`resolve_address`](Self::resolve_address), for a UDP socket address.
@@ -123,49 +116,12 @@ impl Node {
 
     /// Tells where a node may be, learned out of band (for example from an MPI's launcher). Used when it is first needed.
     pub fn hint(&self, node: NodeId, link: LinkIndex, address: LinkAddress) {
-        let mut core = self.inner.shared.lock();
-        if usize::from(link.0) >= core.links.len() {
-            return;
-        }
-        core.note_hint(node, link, address);
+        self.inner.seat.note_hint(node, link, address);
     }
 
     /// Says that a node's process takes datagrams at an address of its host, by whatever link it is reached: while nothing is heard of
     /// it, its host can be asked there whether it is still there (`RESEND-9`).
     pub fn takes_datagrams_at(&self, node: NodeId, address: SocketAddr) {
-        self.inner.shared.lock().evidence.note_place(node, address);
-    }
-
-    /// Puts the questions, again and again, until `answer` finds what it looks for.
-    fn ask(
-        &self,
-        questions: &[(LinkIndex, LinkAddress)],
-        wanted: &[NodeId],
-        timeout: Duration,
-        mut answer: impl FnMut(&mut Core) -> Option<Peer>,
-    ) -> Option<Peer> {
-        let shared = &self.inner.shared;
-        let end = clock::now() + clock::span(timeout);
-        let mut every = ASK_EVERY;
-        loop {
-            let mut core = shared.lock();
-            let now = core.now();
-            if let Some(found) = answer(&mut core) {
-                return Some(found);
-            }
-            for (link, address) in questions {
-                for node in wanted {
-                    core.firmware_mut()?.resolve(now, *link, *address, *node);
-                }
-            }
-            shared.posted(&mut core, now);
-            drop(core);
-            let slice = clock::duration(end.since(now)).min(every);
-            let found = wait_for(shared, &Interest::Events, Some(slice), &mut answer);
-            if found.is_some() || clock::now() >= end {
-                return found;
-            }
-            every = (every * 2).min(ASK_EVERY_MAX);
-        }
+        self.inner.seat.note_place(node, address);
     }
 }

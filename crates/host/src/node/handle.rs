@@ -1,19 +1,16 @@
 //! Nodes: one running firmware, its links and threads.
 
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
+use std::sync::Arc;
 use std::time::Duration;
 
-use emp_firmware::{Counters, LinkIndex, NodeEvent, OpKind, PathInUse, Profile, RelayNeighbour};
+use emp_firmware::{Counters, LinkIndex, NodeEvent, PathInUse, Profile, RelayNeighbour};
 use emp_link::{Capabilities, LinkStatistics};
 use emp_wire::{Epoch, LinkAddress, NodeId};
 
-use crate::boards::lock::Shared;
-use crate::boards::wait::wait_for;
-use crate::flying::sleepers::Interest;
+use crate::boards::seat::Seat;
 use crate::links::choice::Choice;
 use crate::links::costs::PathCosts;
-use crate::machine::clock;
+use crate::told::counters::HostCounters;
 use crate::told::directory::Peer;
 
 /// A running firmware with its links. Cheap to clone; all clones are the same node.
@@ -27,7 +24,7 @@ pub struct Node {
 }
 
 pub(crate) struct NodeInner {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) seat: Seat,
     pub(crate) id: NodeId,
     pub(crate) epoch: Epoch,
     pub(crate) name: String,
@@ -36,25 +33,6 @@ pub(crate) struct NodeInner {
     pub(crate) path_costs: Option<PathCosts>,
     pub(crate) linger: Duration,
     pub(crate) capabilities: Vec<Capabilities>,
-    pub(crate) threads: Mutex<Vec<JoinHandle<()>>>,
-}
-
-/// What a node counts, beside the firmware's counters.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct HostCounters {
-    /// Sends that have not ended, or whose end nobody has asked for.
-    pub sends: usize,
-    /// Receives likewise.
-    pub receives: usize,
-    /// Frames dropped on the way out because a link did not take them for too long. The firmware resends what matters.
-    pub frames_dropped: u64,
-    /// For how long a waiting call looks again and again before it offers its core and sleeps, as learned from the waits so
-    /// far ([`WaitMode`](crate::WaitMode)). `None`: without end.
-    pub spin_budget: Option<Duration>,
-    /// Times that waiting calls offered their core to other threads.
-    pub yields: u64,
-    /// Times that waiting calls slept.
-    pub sleeps: u64,
 }
 
 impl Node {
@@ -91,39 +69,28 @@ impl Node {
 
     /// The paths to a node that are used now. Empty: none is known.
     pub fn paths(&self, node: NodeId) -> Vec<PathInUse> {
-        let core = self.inner.shared.lock();
-        core.firmware().map(|firmware| firmware.paths(node).to_vec()).unwrap_or_default()
+        self.inner.seat.paths(node)
     }
 
     /// Makes what progress there is to be made. Needed only by applications that neither post, test nor wait for long,
     /// on an inline board without guardian.
     pub fn progress(&self) {
-        let shared = &self.inner.shared;
-        shared.turn_now(&mut shared.lock());
+        self.inner.seat.progress();
     }
 
     /// What the firmware has counted since the start.
     pub fn counters(&self) -> Counters {
-        self.inner.shared.lock().counters()
+        self.inner.seat.counters()
     }
 
     /// Of a relay: what came to be sent on from each neighbour.
     pub fn relay_neighbours(&self) -> Vec<RelayNeighbour> {
-        let core = self.inner.shared.lock();
-        core.firmware().map(|firmware| firmware.relay_neighbours().to_vec()).unwrap_or_default()
+        self.inner.seat.relay_neighbours()
     }
 
     /// What the host has counted.
     pub fn host_counters(&self) -> HostCounters {
-        let core = self.inner.shared.lock();
-        HostCounters {
-            sends: core.requests.count(OpKind::Send),
-            receives: core.requests.count(OpKind::Receive),
-            frames_dropped: core.dropped_unsent(),
-            spin_budget: core.wait_times.budget().map(clock::duration),
-            yields: core.wait_times.yields,
-            sleeps: core.wait_times.sleeps,
-        }
+        self.inner.seat.host_counters()
     }
 
     /// What each link can do, in the order of their [`LinkIndex`].
@@ -133,90 +100,77 @@ impl Node {
 
     /// What each link has counted.
     pub fn link_statistics(&self) -> Vec<LinkStatistics> {
-        let core = self.inner.shared.lock();
-        core.links.iter().map(|link| link.statistics()).collect()
+        self.inner.seat.link_statistics()
     }
 
     /// The nodes met so far, by identity.
     pub fn peers(&self) -> Vec<Peer> {
-        self.inner.shared.lock().directory.all()
+        self.inner.seat.peers()
     }
 
     /// The link and address that frames to a node take now, if that is known.
     pub fn route(&self, node: NodeId) -> Option<(LinkIndex, LinkAddress)> {
-        self.inner.shared.lock().firmware()?.route(node)
+        self.inner.seat.route(node)
     }
 
     /// Slots of the firmware's pool that are free, and all of them: equal when nothing is held.
     pub fn pool_slots(&self) -> (usize, usize) {
-        let core = self.inner.shared.lock();
-        core.firmware().map_or((0, 0), emp_firmware::Firmware::pool_slots)
+        self.inner.seat.pool_slots()
     }
 
     /// Longest message in bytes that can be sent [`Buffered`](emp_firmware::CompletionMode::Buffered).
     pub fn buffered_bytes_max(&self) -> usize {
-        let core = self.inner.shared.lock();
-        core.firmware().map_or(0, emp_firmware::Firmware::buffered_bytes_max)
+        self.inner.seat.buffered_bytes_max()
     }
 
     /// Longest message in bytes that fits one frame to any peer: the limit of buffered one-sided operations.
     pub fn single_frame_bytes_max(&self) -> usize {
-        let core = self.inner.shared.lock();
-        core.firmware().map_or(0, emp_firmware::Firmware::single_frame_bytes_max)
+        self.inner.seat.single_frame_bytes_max()
     }
 
     /// Most bytes of operands, with what to compare, that one atomic operation takes.
     pub fn atomic_bytes_max(&self) -> usize {
-        let core = self.inner.shared.lock();
-        core.firmware().map_or(0, emp_firmware::Firmware::atomic_bytes_max)
+        self.inner.seat.atomic_bytes_max()
     }
 
     /// Changes how many frames one acknowledgement covers, at once and for all peers.
     pub fn set_collection(&self, frames: u32) {
-        if let Some(firmware) = self.inner.shared.lock().firmware_mut() {
-            firmware.set_collection(frames);
-        }
+        self.inner.seat.set_collection(frames);
     }
 
     /// The same for one peer, until it is changed for all. False: that peer is not known yet.
     pub fn set_collection_of(&self, peer: NodeId, frames: u32) -> bool {
-        let mut core = self.inner.shared.lock();
-        core.firmware_mut().is_some_and(|firmware| firmware.set_collection_of(peer, frames))
+        self.inner.seat.set_collection_of(peer, frames)
     }
 
     /// What is wrong with this node's interfaces now, such as "interface eth0 is down", or was in the last minute, with how long that
     /// took; empty if nothing is.
     pub fn link_troubles(&self) -> String {
-        self.inner.shared.lock().link_troubles()
+        self.inner.seat.link_troubles()
     }
 
     /// The next thing that happened to a peer and was not asked for yet. Makes progress. Beyond 1024, older ones are
     /// dropped.
     pub fn poll_event(&self) -> Option<NodeEvent> {
-        let shared = &self.inner.shared;
-        let mut core = shared.lock();
-        shared.turn_now(&mut core);
-        core.events.pop_front()
+        self.inner.seat.take_event(true)
     }
 
     /// As [`poll_event`](Self::poll_event), but without progress: what earlier calls have brought.
     #[inline]
     pub fn take_event(&self) -> Option<NodeEvent> {
-        self.inner.shared.lock().events.pop_front()
+        self.inner.seat.take_event(false)
     }
 
     /// How many things have happened to peers so far: as long as this is the same, [`take_event`](Self::take_event) has nothing
     /// new. Costs no lock.
     #[inline]
     pub fn events_told(&self) -> u64 {
-        self.inner.shared.events_told.load(std::sync::atomic::Ordering::Acquire)
+        self.inner.seat.events_told()
     }
 
     /// Waits for the next thing that happens to a peer, at most for `timeout` (`None`: without limit).
     pub fn wait_event(&self, timeout: impl Into<Option<Duration>>) -> Option<NodeEvent> {
-        wait_for(&self.inner.shared, &Interest::Events, timeout.into(), |core| {
-            core.events.pop_front()
-        })
+        self.inner.seat.wait_event(timeout.into())
     }
 
     /// The index of the first link that takes addresses like this one.
@@ -225,12 +179,5 @@ impl Node {
         let place =
             self.inner.capabilities.iter().position(|link| link.address.family() == family)?;
         Some(LinkIndex(place as u8))
-    }
-}
-
-impl NodeInner {
-    /// Makes progress for so long, or lets the progress thread.
-    pub(crate) fn progress_for(&self, time: Duration) {
-        wait_for::<()>(&self.shared, &Interest::Arrivals, Some(time), |_| None);
     }
 }

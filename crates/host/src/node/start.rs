@@ -1,16 +1,14 @@
 //! Describing and starting a node.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use emp_firmware::{Config, Firmware, Integrity, Profile};
 use emp_link::Link;
 use emp_wire::{Epoch, NodeId};
 
-use crate::boards::guardian;
-use crate::boards::lock::Shared;
-use crate::boards::thread;
+use crate::boards::seat::{Parts, Seat};
 use crate::choices::{Board, StateFile, WaitMode};
 use crate::links::capture;
 use crate::links::choice::{self, Choice};
@@ -20,7 +18,6 @@ use crate::links::interfaces::LinkInterfaces;
 use crate::links::ladder::{self, AutoLinks};
 use crate::links::set::{self, ChosenLink};
 use crate::machine::clock;
-use crate::machine::signals;
 use crate::machine::system;
 use crate::memory::process::ProcessMemory;
 use crate::node::handle::{Node, NodeInner};
@@ -28,7 +25,6 @@ use crate::told::journal::{Journal, Level, Log};
 use crate::told::names;
 use crate::told::news::News;
 use crate::told::shown::{self, Shown};
-use crate::turn::core::Core;
 
 /// How long a node that is dropped waits for acknowledgements unless said otherwise: long enough for a few
 /// retransmissions at their slowest, short enough for a program's end.
@@ -322,11 +318,9 @@ impl NodeBuilder {
         let epoch = Epoch::new(config.epoch);
         let links: Vec<_> = links.into_iter().map(|chosen| chosen.link).collect();
         let capabilities = kinds;
-        let frame_bytes_max =
-            capabilities.iter().map(|link| link.frame_bytes_max).max().unwrap_or(0);
         let peers = links.iter().map(|link| link.peer_memory()).collect();
         let links = captured(links, self.capture.or_else(capture::asked_for), &journal);
-        // SAFETY: every segment that the firmware will see comes from posts of the core (`Core::post_send` and its kin),
+        // SAFETY: every segment that the firmware will see comes from posts (`Seat::post` and its kin),
         // which ask their callers for what the module's invariant asks for, or from an exported region, which keeps it.
         let memory = unsafe { ProcessMemory::new(peers) };
         let mut firmware = Firmware::new(config);
@@ -339,15 +333,11 @@ impl NodeBuilder {
         let identity =
             shown::identity((id, epoch, &name), self.board, patience.unwrap_or(u32::MAX));
         let shown = Shown::new(self.state, &identity, &mut journal);
-        let mut core =
-            Core::new(firmware, links, frame_bytes_max, memory, self.wait_mode, journal, news);
-        core.shown = shown;
-        let now = core.now();
-        core.show(now);
-        let shared = Shared::new(core, self.board, self.wait_mode)
-            .map_err(system_error("making an event descriptor"))?;
+        let parts = Parts { firmware, links, memory, journal, news, shown };
+        let seat = Seat::compose(parts, self.board, self.wait_mode)
+            .map_err(|(what, source)| BuildError::System { what, source })?;
         let node = NodeInner {
-            shared: Arc::new(shared),
+            seat,
             id,
             epoch,
             name,
@@ -356,9 +346,7 @@ impl NodeBuilder {
             path_costs: division.and_then(|division| division.costs),
             linger: self.linger,
             capabilities,
-            threads: Mutex::default(),
         };
-        start_thread(&node, self.board)?;
         Ok(Node { inner: Arc::new(node) })
     }
 }
@@ -377,21 +365,6 @@ fn captured(
             links
         }
     }
-}
-
-/// Starts the thread that the board needs, if it needs one.
-fn start_thread(node: &NodeInner, board: Board) -> Result<(), BuildError> {
-    let (name, run): (_, fn(&Shared)) = match board {
-        Board::Inline { guardian: false } => return Ok(()),
-        Board::Inline { guardian: true } => ("emp-guardian", guardian::run),
-        Board::Thread => ("emp-board", thread::run),
-    };
-    let shared = Arc::clone(&node.shared);
-    let thread = std::thread::Builder::new().name(name.into());
-    let thread = signals::blocked(|| thread.spawn(move || run(&shared)))
-        .map_err(system_error("starting a thread"))?;
-    node.threads.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(thread);
-    Ok(())
 }
 
 fn system_error(what: &'static str) -> impl Fn(std::io::Error) -> BuildError {

@@ -11,7 +11,7 @@ impl Endpoint {
     /// Rings `alarm` whenever an operation of the raw API ends from now on, as long as the endpoint is open: whoever
     /// makes progress, the completion is there for [`poll_completions`](Self::poll_completions).
     pub fn add_alarm(&self, alarm: &Arc<Alarm>) {
-        self.inner.node.shared.lock().queues.add_alarm(self.inner.queue, alarm);
+        self.inner.node.seat.add_alarm(self.inner.queue, alarm);
     }
 }
 
@@ -19,6 +19,6 @@ impl Node {
     /// Descriptors that are readable when frames have arrived on a link: time to make progress, if the guardian does not
     /// do it before. Valid for as long as the node is not closed.
     pub fn link_descriptors(&self) -> Vec<RawFd> {
-        self.inner.shared.lock().descriptors()
+        self.inner.seat.descriptors()
     }
 }

@@ -3,16 +3,12 @@
 //! Nothing here allocates once the queues have grown to what is outstanding at a time, as long as lists have at most
 //! two segments.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use emp_firmware::{Completion, OpId, PostError, ReceiveDescriptor, SendDescriptor, Status};
 
-use crate::boards::lock::Locked;
-use crate::boards::wait::wait_for;
-use crate::endpoint::handle::{Endpoint, make_room};
-use crate::flying::sleepers::Interest;
-use crate::flying::slots::{Begun, State};
+use crate::boards::seat::{MultiReceive, RawBegun};
+use crate::endpoint::handle::Endpoint;
 
 /// An operation of the raw API, for [`Endpoint::cancel_raw`].
 pub type RawOp = OpId;
@@ -51,13 +47,10 @@ impl Endpoint {
         send: SendDescriptor,
         more: bool,
     ) -> Result<RawOp, PostError> {
-        let (shared, queue, context) = (&self.inner.node.shared, self.inner.queue, send.context);
+        let to = (self.inner.queue, send.context);
+        let send = SendDescriptor { endpoint: self.inner.number, ..send };
         // SAFETY: as the caller promises.
-        let (mut core, begun) = unsafe { self.begin_send_raw(send, more) }?;
-        let now = core.last_post;
-        let op = core.raw_op(begun, queue, context);
-        shared.posted_with(&mut core, now, more);
-        Ok(op)
+        unsafe { self.inner.node.seat.post_raw(send, to, more) }
     }
 
     /// The same for callers who can do with less: if the send was over when it was posted, as most small ones are, no
@@ -72,9 +65,9 @@ impl Endpoint {
         send: SendDescriptor,
         more: bool,
     ) -> Result<RawSend, PostError> {
-        // SAFETY: as the caller promises.
-        let (core, begun) = unsafe { self.begin_send_raw(send, more) }?;
-        Ok(self.end_or_fly(core, begun, more))
+        // SAFETY: as the caller promises. Told of nothing, it is always posted.
+        let begun = unsafe { self.post_or_end(send, more, None) }?;
+        Ok(begun.expect("nothing was to be told of"))
     }
 
     /// The same, but only if nothing has happened to any peer since [`Node::events_told`](crate::Node::events_told) was as `told`
@@ -90,67 +83,28 @@ impl Endpoint {
         send: SendDescriptor,
         told: u64,
     ) -> Result<Option<RawSend>, PostError> {
-        let shared = &self.inner.node.shared;
-        let core = shared.lock();
-        // Told under this lock.
-        if shared.events_told.load(Ordering::Relaxed) != told {
-            return Ok(None);
-        }
         // SAFETY: as the caller promises.
-        let (core, begun) = unsafe { self.begin_locked(core, send, false) }?;
-        Ok(Some(self.end_or_fly(core, begun, false)))
+        unsafe { self.post_or_end(send, false, Some(told)) }
     }
 
-    #[inline]
-    fn end_or_fly(&self, mut core: Locked<'_>, begun: Begun, more: bool) -> RawSend {
-        let now = core.last_post;
-        let posted = match begun {
-            Begun::Flying(key) => RawSend::Flying(core.requests.op(key)),
-            Begun::Over(completion) => RawSend::Over(completion.status),
-        };
-        self.inner.node.shared.posted_with(&mut core, now, more);
-        posted
-    }
-
-    /// Posts a send, and hands back the core as it was locked for that.
-    ///
     /// # Safety
     ///
-    /// As for [`post_send_raw`](Self::post_send_raw).
-    #[inline]
-    unsafe fn begin_send_raw(
+    /// As for [`post_send_raw_or_end`](Self::post_send_raw_or_end).
+    #[inline(always)]
+    unsafe fn post_or_end(
         &self,
         send: SendDescriptor,
         more: bool,
-    ) -> Result<(Locked<'_>, Begun), PostError> {
+        told: Option<u64>,
+    ) -> Result<Option<RawSend>, PostError> {
+        let (to, seat) = ((self.inner.queue, send.context), &self.inner.node.seat);
+        let send = SendDescriptor { endpoint: self.inner.number, ..send };
         // SAFETY: as the caller promises.
-        unsafe { self.begin_locked(self.inner.node.shared.lock(), send, more) }
-    }
-
-    /// The same with the core that is locked already.
-    ///
-    /// # Safety
-    ///
-    /// As for [`post_send_raw`](Self::post_send_raw).
-    #[inline]
-    unsafe fn begin_locked<'a>(
-        &self,
-        mut core: Locked<'a>,
-        mut send: SendDescriptor,
-        more: bool,
-    ) -> Result<(Locked<'a>, Begun), PostError> {
-        send.endpoint = self.inner.number;
-        let state = State::Raw { queue: self.inner.queue, context: send.context };
-        let departs = self.inner.node.shared.sends_itself(&core, more);
-        // SAFETY: the caller keeps the segments valid until the completion is handed out.
-        match unsafe { core.post_send(send, state, (more, departs)) } {
-            Ok(begun) => Ok((core, begun)),
-            Err(error) => {
-                let now = core.now();
-                make_room(&mut core, error, now);
-                Err(error)
-            }
-        }
+        let begun = unsafe { seat.post_raw_or_end(send, to, more, told) }?;
+        Ok(begun.map(|begun| match begun {
+            RawBegun::Flying(op) => RawSend::Flying(op),
+            RawBegun::Over(completion) => RawSend::Over(completion.status),
+        }))
     }
 
     /// Posts a receive into memory that the caller manages. `endpoint` of the descriptor is replaced by this endpoint's
@@ -167,22 +121,9 @@ impl Endpoint {
         mut receive: ReceiveDescriptor,
     ) -> Result<RawOp, PostError> {
         receive.endpoint = self.inner.number;
-        let state = State::Raw { queue: self.inner.queue, context: receive.context };
-        let shared = &self.inner.node.shared;
-        let mut core = shared.lock();
-        let now = core.receive_post_time(&receive.selector);
+        let to = (self.inner.queue, receive.context);
         // SAFETY: the caller keeps the segments valid until the completion is handed out.
-        match unsafe { core.post_receive(now, receive, state) } {
-            Ok(key) => {
-                let op = core.requests.op(key);
-                shared.posted(&mut core, now);
-                Ok(op)
-            }
-            Err(error) => {
-                make_room(&mut core, error, now);
-                Err(error)
-            }
-        }
+        unsafe { self.inner.node.seat.post_raw(receive, to, false) }
     }
 
     /// Posts a receive for several messages into memory that the caller manages: one behind the other, until fewer than `least_free` bytes are
@@ -199,58 +140,29 @@ impl Endpoint {
         least_free: u64,
     ) -> Result<RawOp, PostError> {
         receive.endpoint = self.inner.number;
-        let state = State::Raw { queue: self.inner.queue, context: receive.context };
-        let shared = &self.inner.node.shared;
-        let mut core = shared.lock();
-        let now = core.receive_post_time(&receive.selector);
+        let to = (self.inner.queue, receive.context);
+        let receive = MultiReceive(receive, least_free);
         // SAFETY: the caller keeps the segments valid until the last completion is handed out.
-        match unsafe { core.post_multi_receive(now, receive, least_free, state) } {
-            Ok(key) => {
-                let op = core.requests.op(key);
-                shared.posted(&mut core, now);
-                Ok(op)
-            }
-            Err(error) => {
-                make_room(&mut core, error, now);
-                Err(error)
-            }
-        }
+        unsafe { self.inner.node.seat.post_raw(receive, to, false) }
     }
 
     /// Tries to cancel an operation of the raw API. True: its completion will say `Cancelled`. False: too late.
     pub fn cancel_raw(&self, op: RawOp) -> bool {
-        let shared = &self.inner.node.shared;
-        let mut core = shared.lock();
-        let now = core.now();
-        let cancelled = core.firmware_mut().is_some_and(|firmware| firmware.cancel(now, op));
-        shared.posted(&mut core, now);
-        cancelled
+        self.inner.node.seat.cancel_raw(op)
     }
 
     /// Closes the endpoint before it is dropped, and ends these operations of it, which the raw API posted. Their completions, and those of all
     /// its receives, follow as soon as no frame that waits for its link names their memory: in milliseconds. A send or one-sided operation that a peer may
     /// have begun with costs what else is under way with that peer: it ends with [`Status::Unreachable`](crate::Status::Unreachable).
     pub fn end_raw(&self, operations: impl IntoIterator<Item = RawOp>) {
-        let shared = &self.inner.node.shared;
-        let mut core = shared.lock();
-        let now = core.now();
-        if let Some(firmware) = core.firmware_mut() {
-            firmware.close_endpoint(now, self.inner.number);
-            operations.into_iter().for_each(|op| firmware.abort(now, op));
-        }
-        shared.posted(&mut core, now);
+        self.inner.node.seat.close_and_end(self.inner.number, operations);
     }
 
     /// Appends ended operations of the raw API to `into`, at most as many as its spare capacity holds; returns how many.
     /// What does not fit is kept for the next call. Makes progress if there are none.
     #[inline]
     pub fn poll_completions(&self, into: &mut Vec<Completion>) -> usize {
-        let shared = &self.inner.node.shared;
-        let mut core = shared.lock();
-        if core.queues.is_empty(self.inner.queue) {
-            shared.turn_now(&mut core);
-        }
-        core.queues.hand_out(self.inner.queue, into)
+        self.inner.node.seat.poll(self.inner.queue, into)
     }
 
     /// As [`poll_completions`](Self::poll_completions), but waits until there is at least one, at most for `timeout`
@@ -260,14 +172,9 @@ impl Endpoint {
         into: &mut Vec<Completion>,
         timeout: impl Into<Option<Duration>>,
     ) -> usize {
-        let key = self.inner.queue;
         if into.capacity() == into.len() {
             return 0;
         }
-        wait_for(&self.inner.node.shared, &Interest::Raw(key), timeout.into(), |core| {
-            let count = core.queues.hand_out(key, into);
-            (count != 0).then_some(count)
-        })
-        .unwrap_or(0)
+        self.inner.node.seat.wait_poll(self.inner.queue, into, timeout.into())
     }
 }

@@ -2,25 +2,11 @@
 //! themselves.
 
 use emp_firmware::{
-    AtomicDescriptor, GetDescriptor, PostError, PutDescriptor, RegionId, Rights, Segment, Time,
+    AtomicDescriptor, GetDescriptor, PostError, PutDescriptor, RegionId, Rights, Segment,
 };
 
-use crate::boards::lock::{Locked, Shared};
-use crate::endpoint::handle::{Endpoint, make_room};
-use crate::flying::slots::State;
+use crate::endpoint::handle::Endpoint;
 use crate::raw::messages::RawOp;
-use crate::turn::core::Core;
-
-impl Shared {
-    /// Takes a region back; once this returns nothing uses its memory any more. False: there is none.
-    pub(crate) fn remove_region(&self, core: &mut Locked<'_>, key: u64) -> bool {
-        let now = core.now();
-        let removed = core.firmware_mut().is_some_and(|firmware| firmware.remove_region(now, key));
-        core.let_go_of_memory();
-        self.posted(core, now);
-        removed
-    }
-}
 
 impl Endpoint {
     /// Exports memory that the caller manages: other nodes reach it by `key` (`None`: one is chosen), within these rights,
@@ -42,24 +28,20 @@ impl Endpoint {
         memory: Segment,
         rights: Rights,
     ) -> Result<RegionId, PostError> {
-        let mut core = self.inner.node.shared.lock();
-        let number = self.inner.number;
-        let Some(firmware) = core.firmware_mut() else { return Err(PostError::Closing) };
-        firmware.export_region(key, memory, rights, number)
+        // SAFETY: as the caller promises.
+        unsafe { self.inner.node.seat.export(key, memory, rights, self.inner.number) }
     }
 
     /// Has offsets in a region count from `base` instead of 0: peers then name places by addresses of this process. To be
     /// called before they know the key. False: there is no such region.
     pub fn set_region_base_raw(&self, key: u64, base: u64) -> bool {
-        let mut core = self.inner.node.shared.lock();
-        core.firmware_mut().is_some_and(|firmware| firmware.set_region_base(key, base))
+        self.inner.node.seat.set_region_base(key, base)
     }
 
     /// Takes a region back: once this returns, nothing reads or writes its memory any more. What is under way in it ends
     /// with an error at its initiator. False: there is none of that key.
     pub fn remove_region_raw(&self, key: u64) -> bool {
-        let shared = &self.inner.node.shared;
-        shared.remove_region(&mut shared.lock(), key)
+        self.inner.node.seat.remove_region(key)
     }
 
     /// Posts a put of memory that the caller manages. `endpoint` of the descriptor is replaced by this endpoint's number.
@@ -70,14 +52,9 @@ impl Endpoint {
     /// As for [`post_send_raw`](Self::post_send_raw).
     pub unsafe fn post_put_raw(&self, mut put: PutDescriptor) -> Result<RawOp, PostError> {
         put.endpoint = self.inner.number;
-        let context = put.context;
-        let shared = &self.inner.node.shared;
-        self.post_raw(context, |core, state| {
-            let departs = shared.sends_itself(core, false);
-            // SAFETY: the caller keeps the segments valid until the completion is handed out.
-            let begun = unsafe { core.post_put(put, state, departs) }?;
-            Ok((core.raw_op(begun, self.inner.queue, context), core.last_post))
-        })
+        let to = (self.inner.queue, put.context);
+        // SAFETY: the caller keeps the segments valid until the completion is handed out.
+        unsafe { self.inner.node.seat.post_raw(put, to, false) }
     }
 
     /// Posts a get into memory that the caller manages. `endpoint` of the descriptor is replaced by this endpoint's number.
@@ -88,13 +65,9 @@ impl Endpoint {
     /// As for [`post_receive_raw`](Self::post_receive_raw), but closing the endpoint does not end the operation.
     pub unsafe fn post_get_raw(&self, mut get: GetDescriptor) -> Result<RawOp, PostError> {
         get.endpoint = self.inner.number;
-        let context = get.context;
-        self.post_raw(context, |core, state| {
-            let now = core.now();
-            // SAFETY: the caller keeps the segments valid until the completion is handed out.
-            let key = unsafe { core.post_get(now, get, state) }?;
-            Ok((core.requests.op(key), now))
-        })
+        let to = (self.inner.queue, get.context);
+        // SAFETY: the caller keeps the segments valid until the completion is handed out.
+        unsafe { self.inner.node.seat.post_raw(get, to, false) }
     }
 
     /// Posts an atomic operation. `endpoint` of the descriptor is replaced by this endpoint's number. The completion comes
@@ -106,41 +79,15 @@ impl Endpoint {
     /// before this returns.
     pub unsafe fn post_atomic_raw(&self, mut atomic: AtomicDescriptor) -> Result<RawOp, PostError> {
         atomic.endpoint = self.inner.number;
-        let context = atomic.context;
-        let shared = &self.inner.node.shared;
-        self.post_raw(context, |core, state| {
-            let departs = shared.sends_itself(core, false);
-            // SAFETY: the caller keeps the segments valid until the completion is handed out.
-            let begun = unsafe { core.post_atomic(atomic, state, departs) }?;
-            Ok((core.raw_op(begun, self.inner.queue, context), core.last_post))
-        })
+        let to = (self.inner.queue, atomic.context);
+        // SAFETY: the caller keeps the segments valid until the completion is handed out.
+        unsafe { self.inner.node.seat.post_raw(atomic, to, false) }
     }
 
     /// Has notices for this endpoint handed out with its completions from now on: of puts by others that notify
     /// ([`OpKind::Notified`](emp_firmware::OpKind::Notified)), and of sends that were complete when they were buffered but
     /// were not delivered ([`OpKind::Undelivered`](emp_firmware::OpKind::Undelivered)). Their context says nothing.
     pub fn want_notices(&self) {
-        self.inner.node.shared.lock().queues.want_notices(self.inner.queue, true);
-    }
-
-    fn post_raw(
-        &self,
-        context: u64,
-        post: impl FnOnce(&mut Core, State) -> Result<(RawOp, Time), PostError>,
-    ) -> Result<RawOp, PostError> {
-        let state = State::Raw { queue: self.inner.queue, context };
-        let shared = &self.inner.node.shared;
-        let mut core = shared.lock();
-        match post(&mut core, state) {
-            Ok((op, now)) => {
-                shared.posted(&mut core, now);
-                Ok(op)
-            }
-            Err(error) => {
-                let now = core.now();
-                make_room(&mut core, error, now);
-                Err(error)
-            }
-        }
+        self.inner.node.seat.want_notices(self.inner.queue, true);
     }
 }

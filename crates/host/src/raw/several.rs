@@ -5,10 +5,8 @@ use std::time::Duration;
 
 use emp_firmware::{ClaimId, Completion, ProbeInfo, Selector};
 
-use crate::boards::wait::wait_for;
 use crate::endpoint::handle::Endpoint;
-use crate::flying::sleepers::Interest;
-use crate::machine::clock;
+use crate::flying::queues::QueueKey;
 use crate::node::handle::Node;
 
 impl Endpoint {
@@ -19,17 +17,8 @@ impl Endpoint {
     #[inline]
     pub fn poll_completions_of(endpoints: &[&Endpoint], into: &mut Vec<Completion>) -> usize {
         let [first, ..] = endpoints else { return 0 };
-        let shared = &first.inner.node.shared;
-        let mut core = shared.lock();
-        let beside = || endpoints.iter().filter(|endpoint| endpoint.is_beside(first));
-        if beside().all(|endpoint| core.queues.is_empty(endpoint.inner.queue)) {
-            shared.turn_now(&mut core);
-            if core.queues.held() == 0 {
-                return 0;
-            }
-        }
-        let hand_out = |endpoint: &&Endpoint| core.queues.hand_out(endpoint.inner.queue, into);
-        beside().map(hand_out).sum()
+        let beside = endpoints.iter().filter(|endpoint| endpoint.is_beside(first));
+        first.inner.node.seat.poll_all(beside.map(|endpoint| endpoint.inner.queue), into)
     }
 
     /// Waits until one of these endpoints of one node has something for
@@ -60,16 +49,8 @@ impl Endpoint {
         timeout: impl Into<Option<Duration>>,
     ) -> bool {
         let [first, ..] = endpoints else { return false };
-        let shared = &first.inner.node.shared;
-        let number = first.inner.number;
-        wait_for(shared, &Interest::Arrivals, timeout.into(), |core| {
-            let beside = || endpoints.iter().filter(|endpoint| endpoint.is_beside(first));
-            let over = nudges != shared.nudges()
-                || beside().any(|endpoint| !core.queues.is_empty(endpoint.inner.queue))
-                || core.probe(number, selector, false).is_some();
-            over.then_some(())
-        })
-        .is_some()
+        let what = (first.inner.number, selector);
+        first.inner.node.seat.wait_message(what, &queues_of(endpoints), nudges, timeout.into())
     }
 
     fn wait_for_completions(
@@ -77,53 +58,27 @@ impl Endpoint {
         nudges: Option<u64>,
         timeout: Option<Duration>,
     ) -> bool {
-        let [first, others @ ..] = endpoints else { return false };
-        let key = first.inner.queue;
-        let beside = || others.iter().filter(|other| other.is_beside(first));
-        let interest = match others {
-            [] => Interest::Raw(key),
-            _ => {
-                let keys = beside().map(|endpoint| endpoint.inner.queue);
-                Interest::RawAny(std::iter::once(key).chain(keys).collect())
-            }
-        };
-        let shared = &first.inner.node.shared;
-        wait_for(shared, &interest, timeout, |core| {
-            if nudges.is_some_and(|nudges| nudges != shared.nudges()) {
-                return Some(());
-            }
-            let mut keys =
-                std::iter::once(key).chain(beside().map(|endpoint| endpoint.inner.queue));
-            let any = keys.any(|key| !core.queues.is_empty(key));
-            any.then_some(())
-        })
-        .is_some()
+        let [first, ..] = endpoints else { return false };
+        first.inner.node.seat.wait_queues(&queues_of(endpoints), nudges, timeout)
     }
 
     /// As [`probe`](Self::probe), and with `claim` as [`claim`](Self::claim), but without progress: it sees what earlier
     /// calls have brought. A claimed message is taken by a receive with its claim.
     pub fn probe_raw(&self, selector: Selector, claim: bool) -> Option<ProbeInfo> {
-        let mut core = self.inner.node.shared.lock();
-        core.probe(self.inner.number, selector, claim)
+        self.inner.node.seat.probe(self.inner.number, selector, (claim, false))
     }
 
     /// Gives up a message that [`probe_raw`](Self::probe_raw) has set aside: its sender's send ends as abandoned if it still
     /// waits.
     pub fn discard_raw(&self, claim: ClaimId) {
-        let shared = &self.inner.node.shared;
-        let mut core = shared.lock();
-        let now = core.now();
-        if let Some(firmware) = core.firmware_mut() {
-            firmware.discard(now, claim);
-            shared.posted(&mut core, now);
-        }
+        self.inner.node.seat.discard(claim);
     }
 
     /// True if the last call of [`poll_completions`](Self::poll_completions) or its like on this node found nothing to do at
     /// all: no completion, and no frame of a long message on its way either. Who looks again may as well let others run.
     #[inline]
     pub fn is_idle(&self) -> bool {
-        self.inner.node.shared.idle.load(std::sync::atomic::Ordering::Relaxed)
+        self.inner.node.seat.is_idle()
     }
 
     /// True if both are endpoints of one node.
@@ -133,25 +88,29 @@ impl Endpoint {
     }
 }
 
+/// The queues of those endpoints that are of one node with the first.
+fn queues_of(endpoints: &[&Endpoint]) -> Vec<QueueKey> {
+    let beside = endpoints.iter().filter(|endpoint| endpoint.is_beside(endpoints[0]));
+    beside.map(|endpoint| endpoint.inner.queue).collect()
+}
+
 impl Node {
     /// True if the links were looked at within this time, and what that brought was handed out. A program that asks at once whether there
     /// is more need not have another look made for that.
     #[inline]
     pub fn has_given_all(&self, within: Duration) -> bool {
-        let core = self.inner.shared.lock();
-        core.queues.held() == 0 && core.now().since(core.last_turn) < clock::span(within)
+        self.inner.seat.has_given_all(within)
     }
 
     /// How often threads that wait were nudged so far.
     #[inline]
     pub fn nudges(&self) -> u64 {
-        self.inner.shared.nudges()
+        self.inner.seat.nudges()
     }
 
     /// Ends all waits of this node in [`Endpoint::wait_completions_unless_nudged`]: what they wait for may be found
     /// elsewhere than among completions.
     pub fn nudge(&self) {
-        let shared = &self.inner.shared;
-        shared.nudge(&mut shared.lock());
+        self.inner.seat.nudge();
     }
 }

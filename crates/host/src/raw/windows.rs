@@ -1,6 +1,6 @@
 //! Windows for faces: exported memory parts of which go elsewhere for a while.
 
-use emp_firmware::{PostError, RegionId, Rights, Segment};
+use emp_firmware::{PostError, RegionId, Segment};
 
 use crate::endpoint::handle::Endpoint;
 use crate::memory::windows::{RedirectError, Window};
@@ -21,32 +21,13 @@ impl Endpoint {
         key: Option<u64>,
         memory: Segment,
     ) -> Result<(RegionId, Window), PostError> {
-        let mut core = self.inner.node.shared.lock();
-        let opened = core.memory.windows.open(memory);
-        let (slot, known_as) = opened.ok_or(PostError::TooManyRegions)?;
-        let (number, rights) = (self.inner.number, Rights::REMOTE_WRITE);
-        let exported = match core.firmware_mut() {
-            Some(firmware) => firmware.export_region(key, known_as, rights, number),
-            None => Err(PostError::Closing),
-        };
-        match exported {
-            Ok(region) => Ok((region, Window { slot, key: region.key })),
-            Err(error) => {
-                core.memory.windows.close(slot);
-                Err(error)
-            }
-        }
+        // SAFETY: as the caller promises.
+        unsafe { self.inner.node.seat.export_window(key, memory, self.inner.number) }
     }
 
     /// Takes a window back, as [`remove_region_raw`](Self::remove_region_raw) does a region. To be called once for each.
     pub fn remove_window_raw(&self, window: Window) -> bool {
-        let shared = &self.inner.node.shared;
-        let mut core = shared.lock();
-        let removed = shared.remove_region(&mut core, window.key);
-        if removed {
-            core.memory.windows.close(window.slot);
-        }
-        removed
+        self.inner.node.seat.remove_window(window)
     }
 
     /// From now on, what others write to the part of a window that begins at `offset` and is as long as `to` goes there
@@ -67,20 +48,19 @@ impl Endpoint {
         offset: u64,
         to: Segment,
     ) -> Result<u64, RedirectError> {
-        let mut core = self.inner.node.shared.lock();
         // SAFETY: as the caller says.
-        unsafe { core.memory.windows.redirect(window, offset, to) }
+        unsafe { self.inner.node.seat.redirect(window, offset, to) }
     }
 
     /// Ends the redirection of the part that begins at `offset`: once this returns, nothing is written to where it went. False:
     /// there is none.
     pub fn restore_raw(&self, window: Window, offset: u64) -> bool {
-        self.inner.node.shared.lock().memory.windows.come_home(window, offset)
+        self.inner.node.seat.restore(window, offset)
     }
 
     /// Bytes of a window that have come were taken out of it by the application, and are of no interest to a redirection. False:
     /// there is no such window.
     pub fn taken_raw(&self, window: Window, offset: u64, bytes: u64) -> bool {
-        self.inner.node.shared.lock().memory.windows.forget(window, offset, bytes)
+        self.inner.node.seat.taken(window, offset, bytes)
     }
 }

@@ -49,6 +49,35 @@ impl Losses {
     }
 }
 
+/// A node was closed, and not everything that it had sent is known to have arrived.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CutShort {
+    /// Sends and one-sided operations that had not ended. Their requests end with an error.
+    pub sends: usize,
+    /// Messages whose sends were over when they were copied, or whose requests were dropped, and that are not known to have
+    /// been delivered: those that were under way, and those lost since the start to peers that vanished.
+    pub undelivered: usize,
+    /// Of the latter, how many to whom, and why.
+    pub details: Vec<String>,
+}
+
+impl std::fmt::Display for CutShort {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { sends, undelivered, details } = self;
+        f.write_str("the node was closed with ")?;
+        if *sends != 0 || *undelivered == 0 {
+            write!(f, "{sends} sends or one-sided operations unfinished")?;
+        }
+        if *undelivered != 0 {
+            let and = if *sends == 0 { "" } else { " and " };
+            write!(f, "{and}{undelivered} messages that are not known to have been delivered")?;
+        }
+        if details.is_empty() { Ok(()) } else { write!(f, " ({})", details.join(", ")) }
+    }
+}
+
+impl std::error::Error for CutShort {}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,5 +1,6 @@
 //! What users are told: the journal, names, the directory of peers, losses, events.
 
+pub(crate) mod counters;
 pub(crate) mod directory;
 pub(crate) mod journal;
 pub(crate) mod losses;

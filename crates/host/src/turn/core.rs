@@ -6,22 +6,21 @@
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use emp_firmware::{
-    Completion, Counters, Firmware, LinkIndex, NodeEvent, OpKind, PostError, ProbeInfo,
-    ReceiveDescriptor, Selector, Span, Status, Time,
+    Completion, Counters, Firmware, LinkIndex, NodeEvent, ProbeInfo, Selector, Span, Status, Time,
 };
 use emp_link::Link;
 use emp_wire::{LinkAddress, NodeId};
 
 use crate::choices::WaitMode;
 use crate::flying::predict::WaitTimes;
-use crate::flying::queues::{QueueKey, Queues};
+use crate::flying::queues::Queues;
 use crate::flying::sleepers::Sleepers;
-use crate::flying::slots::{Ended, Requests, SlotKey, State};
+use crate::flying::slots::Requests;
 use crate::links::attention::{self, Seldom};
-use crate::links::evidence::{Evidence, Known};
+use crate::links::evidence::Evidence;
 use crate::links::health::Health;
 use crate::links::incoming::{Incoming, Unseen};
 use crate::links::outgoing::Outgoing;
@@ -30,7 +29,7 @@ use crate::memory::process::ProcessMemory;
 use crate::told::directory::Directory;
 use crate::told::journal::Journal;
 use crate::told::losses::Losses;
-use crate::told::news::{News, Scene};
+use crate::told::news::News;
 use crate::told::shown::{self, Shown};
 
 /// Batches sent in one turn before links are looked at again: with the shortest parts of a train, 12 frames, more than one
@@ -40,22 +39,18 @@ const TRANSMIT_ROUNDS: usize = 32;
 /// Frames taken from one link in one turn: a few collections, so that acknowledgements leave in time.
 const FRAMES_MAX: usize = 64;
 
-/// Posts after which a caller that never waits makes a whole turn, so that acknowledgements reach its firmware. Not each
-/// time: looking at a link without a mapped ring is a system call. Of the smallest messages a frame of MTU 1500 takes as many.
-const POSTS_PER_TURN: u32 = 16;
-
-/// Time since the last turn after which a post makes one: where calls are rare, what a turn costs does not show.
-const POST_TURN_AFTER: Span = Span::us(20);
-
-/// Of so many receives that are posted one after the other, the clock is read for one: reading it takes 16 ns of the 40 or so of
-/// a post, and all that depends on it is when a caller that never waits makes a turn.
-const RECEIVES_PER_READING: u32 = 4;
-
 /// Longest sleep if a link must be polled by hand or did not take all frames: neither wakes a sleeper.
 const POLL_BY_HAND: Span = Span::us(50);
 
-/// Node events kept for the application; older ones go first, as in the firmware.
-const EVENTS_MAX: usize = emp_firmware::limits::EVENTS_MAX;
+/// What a core is made of.
+pub(crate) struct Parts {
+    pub(crate) firmware: Firmware,
+    pub(crate) links: Vec<Box<dyn Link>>,
+    pub(crate) memory: ProcessMemory,
+    pub(crate) journal: Journal,
+    pub(crate) news: News,
+    pub(crate) shown: Option<Box<Shown>>,
+}
 
 /// Everything that the lock of a node protects.
 pub(crate) struct Core {
@@ -66,7 +61,7 @@ pub(crate) struct Core {
     pub(crate) memory: ProcessMemory,
     pub(crate) requests: Requests,
     /// Ended sends that may not be handed out yet, because `outgoing` still names host memory.
-    held: VecDeque<Completion>,
+    pub(super) held: VecDeque<Completion>,
     /// Completions of the raw API.
     pub(crate) queues: Queues,
     pub(crate) events: VecDeque<NodeEvent>,
@@ -82,7 +77,7 @@ pub(crate) struct Core {
     next_timer: Time,
     /// `next_timer` may be wrong.
     pub(crate) timer_moved: bool,
-    posts_since_turn: u32,
+    pub(super) posts_since_turn: u32,
     pub(crate) last_turn: Time,
     /// When no link had any more frames: what comes now came after that.
     emptied_at: Time,
@@ -110,17 +105,11 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(
-        firmware: Firmware,
-        links: Vec<Box<dyn Link>>,
-        frame_bytes_max: usize,
-        memory: ProcessMemory,
-        wait_mode: WaitMode,
-        journal: Journal,
-        news: News,
-    ) -> Self {
+    pub(crate) fn new(parts: Parts, wait_mode: WaitMode) -> Self {
+        let Parts { firmware, links, memory, journal, news, shown } = parts;
         let poll_by_hand = links.iter().any(|link| link.readiness().is_none());
         let kinds: Vec<_> = links.iter().map(|link| link.capabilities().clone()).collect();
+        let frame_bytes_max = kinds.iter().map(|link| link.frame_bytes_max).max().unwrap_or(0);
         let queues = Queues::new(firmware.profile().completions_max());
         Self {
             firmware: Some(firmware),
@@ -149,7 +138,7 @@ impl Core {
             evidence: Evidence::default(),
             journal,
             news,
-            shown: None,
+            shown,
             losses: Losses::default(),
             last_counters: Counters::default(),
         }
@@ -160,30 +149,6 @@ impl Core {
     #[allow(clippy::unused_self, reason = "being here is what keeps readings in order")]
     pub(crate) fn now(&self) -> Time {
         clock::now()
-    }
-
-    /// The time of a post. Those that others follow at once were posted at one time: the clock is read once for them.
-    #[inline]
-    pub(crate) fn post_time(&mut self, more: bool) -> Time {
-        self.guessed = false;
-        if !more || !self.outgoing.is_growing() {
-            self.last_post = self.now();
-        }
-        self.last_post
-    }
-
-    /// The time of a post of a receive: of those that come one after the other, the clock is read for some. What is known of
-    /// the time may be old, but nothing depends on it unless a message waits, something leaves ([`posted`](Self::posted)), or
-    /// the receive is from one node only, which is watched from then on, unless others are already.
-    #[inline]
-    pub(crate) fn receive_post_time(&mut self, selector: &Selector) -> Time {
-        let soon = self.posts_since_turn % RECEIVES_PER_READING != RECEIVES_PER_READING - 1;
-        let directed = selector.from != NodeId::ANY;
-        self.guessed = soon
-            && self.firmware().is_some_and(|firmware| {
-                !firmware.has_arrivals() && (!directed || firmware.is_watching())
-            });
-        if self.guessed { self.last_turn.max(self.last_post) } else { self.post_time(false) }
     }
 
     /// One turn: everything that can be done now, in the order of a message's way. True if anything was.
@@ -282,7 +247,7 @@ impl Core {
 
     /// Something was told of a peer: it is shown at once, or soon.
     #[cold]
-    fn show_news(&mut self) {
+    pub(super) fn show_news(&mut self) {
         let now = self.now();
         if self.shown.as_mut().is_some_and(|shown| shown.note_told(now)) {
             self.show(now);
@@ -386,205 +351,6 @@ impl Core {
                 break;
             }
         }
-    }
-
-    /// Completions and events: from the firmware to those who wait for them.
-    #[inline]
-    pub(crate) fn drain(&mut self) {
-        if !self.has_news() {
-            // As after most posts.
-            return;
-        }
-        let Self { firmware, requests, sleepers, .. } = self;
-        if let Some(firmware) = firmware {
-            // Most often there is nothing but a receive that has ended, and a request waits for it.
-            while let Some(key) =
-                firmware.first_completion().and_then(|end| requests.end_flying(end))
-            {
-                firmware.drop_first_completion();
-                sleepers.request(key);
-            }
-        }
-        if self.has_news() {
-            self.drain_all();
-        }
-    }
-
-    /// Something ended, happened, or was taken by the application.
-    #[inline]
-    fn has_news(&self) -> bool {
-        let news = self.firmware().is_some_and(Firmware::has_news);
-        news || !self.held.is_empty() || self.queues.has_taken()
-    }
-
-    fn drain_all(&mut self) {
-        let Self { firmware, requests, queues, sleepers, .. } = self;
-        if let Some(firmware) = firmware {
-            // With the raw API there is most often nothing else, either. From where it lies, as above.
-            while let Some(end) = firmware.first_completion()
-                && let Some((key, context)) = requests.end_raw(end)
-            {
-                if queues.push(key, context, end) {
-                    sleepers.raw(key);
-                }
-                firmware.drop_first_completion();
-            }
-        }
-        let taken = self.queues.notifications_taken();
-        if taken != 0
-            && let Some(firmware) = &mut self.firmware
-        {
-            firmware.release_notifications(taken);
-        }
-        let hold = self.outgoing.names_memory();
-        while !hold && let Some(completion) = self.held.pop_front() {
-            self.complete(completion);
-        }
-        while let Some(completion) = self.firmware.as_mut().and_then(Firmware::poll_completion) {
-            if hold && matches!(completion.op.kind(), OpKind::Send | OpKind::Put) {
-                self.held.push_back(completion);
-            } else {
-                self.complete(completion);
-            }
-        }
-        let mut happened = false;
-        while let Some(event) = self.firmware.as_mut().and_then(Firmware::poll_event) {
-            self.tell(&event);
-            self.directory.note(&event);
-            if self.events.len() == EVENTS_MAX {
-                self.events.pop_front();
-            }
-            self.events.push_back(event);
-            self.events_told.fetch_add(1, Ordering::Release);
-            self.sleepers.event();
-            happened = true;
-        }
-        if happened {
-            self.show_news();
-        }
-    }
-
-    /// Says aloud what happened to a peer, before the directory learns of it.
-    fn tell(&mut self, event: &NodeEvent) {
-        let now = self.now();
-        let Self { firmware, directory, links, health, journal, news, evidence, .. } = self;
-        let firmware = firmware.as_ref();
-        let troubles = &mut || health.troubles(now, links);
-        news.tell(event, Scene { now, firmware, directory, troubles }, journal);
-        if let NodeEvent::Found { node, .. } = event
-            && let Some(firmware) = firmware
-        {
-            self.timer_moved |= evidence.meet(now, *node, Known { firmware, directory });
-        }
-    }
-
-    fn complete(&mut self, completion: Completion) {
-        if matches!(completion.op.kind(), OpKind::Notified | OpKind::Undelivered) {
-            return self.notice(completion);
-        }
-        let sends = matches!(completion.op.kind(), OpKind::Send | OpKind::Put);
-        if sends && completion.status != Status::Ok {
-            // Before its owner hears of it and uses the memory for something else.
-            self.memory.revoke();
-        }
-        match self.requests.end(&completion) {
-            Ended::Request(key) => self.sleepers.request(key),
-            Ended::Raw(key, context) => self.hand_raw(key, context, &completion),
-            Ended::Orphan(buffer) => {
-                if sends && completion.status != Status::Ok {
-                    self.losses.note(completion.peer, completion.status);
-                }
-                self.sleepers.bury(buffer);
-            }
-            Ended::Unknown => debug_assert!(false, "completion of nothing: {completion:?}"),
-        }
-    }
-
-    /// A completion for the raw API, with the context that its descriptor had.
-    #[inline]
-    pub(crate) fn hand_raw(&mut self, key: QueueKey, context: u64, completion: &Completion) {
-        // Without a queue the endpoint is gone, and so is everyone who could ask.
-        if self.queues.push(key, context, completion) {
-            self.sleepers.raw(key);
-        }
-    }
-
-    /// Posts a receive. The caller goes on with [`posted`](Self::posted).
-    ///
-    /// # Safety
-    ///
-    /// The segments are covered by the invariant of [`crate::memory`].
-    pub(crate) unsafe fn post_receive(
-        &mut self,
-        now: Time,
-        mut receive: ReceiveDescriptor,
-        state: State,
-    ) -> Result<SlotKey, PostError> {
-        self.insert(state, |firmware, memory, context| {
-            receive.context = context;
-            firmware.post_receive(now, receive, memory)
-        })
-    }
-
-    /// The same of a receive for several messages ([`Firmware::post_multi_receive`]).
-    ///
-    /// # Safety
-    ///
-    /// The segments are covered by the invariant of [`crate::memory`].
-    pub(crate) unsafe fn post_multi_receive(
-        &mut self,
-        now: Time,
-        mut receive: ReceiveDescriptor,
-        least_free: u64,
-        state: State,
-    ) -> Result<SlotKey, PostError> {
-        self.insert(state, |firmware, memory, context| {
-            receive.context = context;
-            firmware.post_multi_receive(now, receive, least_free, memory)
-        })
-    }
-
-    /// After posts and other requests to the firmware: sends what is to be sent, takes what has ended at once.
-    #[inline]
-    pub(crate) fn posted(&mut self, now: Time) {
-        self.posts_since_turn += 1;
-        let late = now.since(self.last_turn) >= POST_TURN_AFTER;
-        let whole = late || self.posts_since_turn >= POSTS_PER_TURN;
-        let guessed = std::mem::take(&mut self.guessed);
-        let leaves = |firmware: &Firmware| firmware.has_transmit(now);
-        if guessed && !whole && self.outgoing.is_done() && !self.firmware().is_some_and(leaves) {
-            self.timer_moved = true;
-            return self.drain();
-        }
-        let now = if guessed { self.now() } else { now };
-        if whole {
-            self.dirty = true;
-            self.turn(now);
-        } else {
-            self.transmit(now);
-            self.drain();
-        }
-    }
-
-    /// After a post that others follow at once: they leave together, with the last of them or with the next turn.
-    #[inline]
-    pub(crate) fn posted_with_more(&mut self, now: Time) {
-        // Which makes a turn, too, if so many posts are due for one.
-        if (self.posts_since_turn + 1).is_multiple_of(POSTS_PER_TURN) {
-            return self.posted(now);
-        }
-        self.posts_since_turn += 1;
-        self.dirty = true;
-        self.timer_moved = true;
-        self.drain();
-    }
-
-    /// As [`posted`](Self::posted), but leaves sending to whoever is making turns already.
-    pub(crate) fn posted_for_others(&mut self) {
-        self.guessed = false;
-        self.dirty = true;
-        self.timer_moved = true;
-        self.drain();
     }
 
     /// When a turn must be made though nothing has arrived. `Time::NEVER`: not before something arrives.

@@ -1,15 +1,26 @@
 //! Posts to the firmware, with a slot for each.
 
 use emp_firmware::{
-    AtomicDescriptor, Completion, Exit, Firmware, GetDescriptor, Leaving, OpId, OpKind, PostError,
-    Posted, PutDescriptor, SendDescriptor, Time,
+    AtomicDescriptor, Exit, Firmware, GetDescriptor, Leaving, OpId, PostError, Posted,
+    PutDescriptor, ReceiveDescriptor, Selector, SendDescriptor, Span, Time,
 };
+use emp_wire::NodeId;
 
-use crate::flying::queues::QueueKey;
 use crate::flying::slots::{Begun, SlotKey, State};
 use crate::machine::clock;
 use crate::memory::process::ProcessMemory;
 use crate::turn::core::Core;
+
+/// Posts after which a caller that never waits makes a whole turn, so that acknowledgements reach its firmware. Not each
+/// time: looking at a link without a mapped ring is a system call. Of the smallest messages a frame of MTU 1500 takes as many.
+const POSTS_PER_TURN: u32 = 16;
+
+/// Time since the last turn after which a post makes one: where calls are rare, what a turn costs does not show.
+const POST_TURN_AFTER: Span = Span::us(20);
+
+/// Of so many receives that are posted one after the other, the clock is read for one: reading it takes 16 ns of the 40 or so of
+/// a post, and all that depends on it is when a caller that never waits makes a turn.
+const RECEIVES_PER_READING: u32 = 4;
 
 /// What may leave within its post.
 enum Departing {
@@ -62,10 +73,128 @@ impl Departing {
     }
 }
 
+/// A descriptor that a host posts.
+pub(crate) trait Post {
+    /// Posts it, and keeps a slot for the operation. Says as well at what time that was; the caller goes on with
+    /// [`posted`](Core::posted). If it `departs`, what is small and has nothing in its way is with its link before anything else is done
+    /// for it: what the program waits for first is that it arrives. With `more`, others follow at once.
+    ///
+    /// # Safety
+    ///
+    /// The segments are covered by the invariant of [`crate::memory::process`].
+    unsafe fn post(
+        self,
+        core: &mut Core,
+        state: State,
+        leaving: (bool, bool),
+    ) -> Result<(Begun, Time), PostError>;
+}
+
+/// The descriptors that may leave within their post.
+macro_rules! departs {
+    ($($descriptor:ty, $kind:ident;)*) => {$(
+        impl Post for $descriptor {
+            #[inline(always)]
+            unsafe fn post(
+                self,
+                core: &mut Core,
+                state: State,
+                leaving: (bool, bool),
+            ) -> Result<(Begun, Time), PostError> {
+                let begun = core.post_departing(Departing::$kind(self), state, leaving)?;
+                Ok((begun, core.last_post))
+            }
+        }
+    )*};
+}
+
+departs! {
+    SendDescriptor, Send;
+    PutDescriptor, Put;
+    AtomicDescriptor, Atomic;
+}
+
+impl Post for ReceiveDescriptor {
+    #[inline(always)]
+    unsafe fn post(
+        mut self,
+        core: &mut Core,
+        state: State,
+        _: (bool, bool),
+    ) -> Result<(Begun, Time), PostError> {
+        let now = core.receive_post_time(&self.selector);
+        let key = core.insert(state, |firmware, memory, context| {
+            self.context = context;
+            firmware.post_receive(now, self, memory)
+        })?;
+        Ok((Begun::Flying(key), now))
+    }
+}
+
+/// A receive for several messages, until fewer bytes than this are free ([`Firmware::post_multi_receive`]).
+pub(crate) struct MultiReceive(pub(crate) ReceiveDescriptor, pub(crate) u64);
+
+impl Post for MultiReceive {
+    unsafe fn post(
+        self,
+        core: &mut Core,
+        state: State,
+        _: (bool, bool),
+    ) -> Result<(Begun, Time), PostError> {
+        let Self(mut receive, least_free) = self;
+        let now = core.receive_post_time(&receive.selector);
+        let key = core.insert(state, |firmware, memory, context| {
+            receive.context = context;
+            firmware.post_multi_receive(now, receive, least_free, memory)
+        })?;
+        Ok((Begun::Flying(key), now))
+    }
+}
+
+impl Post for GetDescriptor {
+    unsafe fn post(
+        mut self,
+        core: &mut Core,
+        state: State,
+        _: (bool, bool),
+    ) -> Result<(Begun, Time), PostError> {
+        let now = core.now();
+        let key = core.insert(state, |firmware, memory, context| {
+            self.context = context;
+            firmware.post_get(now, self, memory)
+        })?;
+        Ok((Begun::Flying(key), now))
+    }
+}
+
 impl Core {
+    /// The time of a post. Those that others follow at once were posted at one time: the clock is read once for them.
+    #[inline]
+    pub(crate) fn post_time(&mut self, more: bool) -> Time {
+        self.guessed = false;
+        if !more || !self.outgoing.is_growing() {
+            self.last_post = self.now();
+        }
+        self.last_post
+    }
+
+    /// The time of a post of a receive: of those that come one after the other, the clock is read for some. What is known of
+    /// the time may be old, but nothing depends on it unless a message waits, something leaves ([`posted`](Self::posted)), or
+    /// the receive is from one node only, which is watched from then on, unless others are already.
+    #[inline]
+    pub(crate) fn receive_post_time(&mut self, selector: &Selector) -> Time {
+        let soon = self.posts_since_turn % RECEIVES_PER_READING != RECEIVES_PER_READING - 1;
+        let directed = selector.from != NodeId::ANY;
+        self.guessed = soon
+            && self.firmware().is_some_and(|firmware| {
+                !firmware.has_arrivals() && (!directed || firmware.is_watching())
+            });
+        if self.guessed { self.last_turn.max(self.last_post) } else { self.post_time(false) }
+    }
+
     /// Posts by `post`, which is given the descriptor's context, and keeps a slot for the operation.
     #[inline]
-    pub(crate) fn insert(
+    fn insert(
         &mut self,
         state: State,
         post: impl FnOnce(&mut Firmware, &mut ProcessMemory, u64) -> Result<OpId, PostError>,
@@ -78,24 +207,7 @@ impl Core {
         self.requests.insert(state, |context| post(firmware, memory, context))
     }
 
-    /// Posts a send; `last_post` is its time then. The caller goes on with [`posted`](Self::posted). If `departs`, a
-    /// small message for which nothing stands in the way is with its link before anything else is done for it: what the
-    /// program waits for first is that it arrives.
-    ///
-    /// # Safety
-    ///
-    /// The segments are covered by the invariant of [`crate::memory`].
-    #[inline]
-    pub(crate) unsafe fn post_send(
-        &mut self,
-        send: SendDescriptor,
-        state: State,
-        (more, departs): (bool, bool),
-    ) -> Result<Begun, PostError> {
-        self.post_departing(Departing::Send(send), state, (more, departs))
-    }
-
-    /// Posts what may leave within its post.
+    /// Posts what may leave within its post; `last_post` is its time then.
     #[inline(always)]
     fn post_departing(
         &mut self,
@@ -155,86 +267,46 @@ impl Core {
         begun
     }
 
-    /// The operation that was begun, for the raw API. If it is over, its completion is handed out with the context that its descriptor had.
+    /// After posts and other requests to the firmware: sends what is to be sent, takes what has ended at once.
     #[inline]
-    pub(crate) fn raw_op(&mut self, begun: Begun, queue: QueueKey, context: u64) -> OpId {
-        match begun {
-            Begun::Flying(key) => self.requests.op(key),
-            Begun::Over(completion) => {
-                self.hand_raw(queue, context, &completion);
-                completion.op
-            }
+    pub(crate) fn posted(&mut self, now: Time) {
+        self.posts_since_turn += 1;
+        let late = now.since(self.last_turn) >= POST_TURN_AFTER;
+        let whole = late || self.posts_since_turn >= POSTS_PER_TURN;
+        let guessed = std::mem::take(&mut self.guessed);
+        let leaves = |firmware: &Firmware| firmware.has_transmit(now);
+        if guessed && !whole && self.outgoing.is_done() && !self.firmware().is_some_and(leaves) {
+            self.timer_moved = true;
+            return self.drain();
+        }
+        let now = if guessed { self.now() } else { now };
+        if whole {
+            self.dirty = true;
+            self.turn(now);
+        } else {
+            self.transmit(now);
+            self.drain();
         }
     }
 
-    /// Posts a put as [`post_send`](Self::post_send) posts a send.
-    ///
-    /// # Safety
-    ///
-    /// The segments are covered by the invariant of [`crate::memory`].
-    pub(crate) unsafe fn post_put(
-        &mut self,
-        put: PutDescriptor,
-        state: State,
-        departs: bool,
-    ) -> Result<Begun, PostError> {
-        self.post_departing(Departing::Put(put), state, (false, departs))
-    }
-
-    /// Posts a get. The caller goes on with [`posted`](Self::posted).
-    ///
-    /// # Safety
-    ///
-    /// The segments are covered by the invariant of [`crate::memory`].
-    pub(crate) unsafe fn post_get(
-        &mut self,
-        now: Time,
-        mut get: GetDescriptor,
-        state: State,
-    ) -> Result<SlotKey, PostError> {
-        self.insert(state, |firmware, memory, context| {
-            get.context = context;
-            firmware.post_get(now, get, memory)
-        })
-    }
-
-    /// Posts an atomic operation as [`post_send`](Self::post_send) posts a send.
-    ///
-    /// # Safety
-    ///
-    /// The segments are covered by the invariant of [`crate::memory`].
-    pub(crate) unsafe fn post_atomic(
-        &mut self,
-        atomic: AtomicDescriptor,
-        state: State,
-        departs: bool,
-    ) -> Result<Begun, PostError> {
-        self.post_departing(Departing::Atomic(atomic), state, (false, departs))
-    }
-
-    /// Drops frames that are still to be sent and name host memory: the firmware resends what still matters.
-    pub(crate) fn let_go_of_memory(&mut self) {
-        if self.outgoing.names_memory() {
-            self.outgoing.forget();
+    /// After a post that others follow at once: they leave together, with the last of them or with the next turn.
+    #[inline]
+    pub(crate) fn posted_with_more(&mut self, now: Time) {
+        // Which makes a turn, too, if so many posts are due for one.
+        if (self.posts_since_turn + 1).is_multiple_of(POSTS_PER_TURN) {
+            return self.posted(now);
         }
+        self.posts_since_turn += 1;
+        self.dirty = true;
+        self.timer_moved = true;
+        self.drain();
     }
 
-    /// A completion of nothing that this node's host has in flight: of a peer's doing, or of a send that had ended.
-    pub(crate) fn notice(&mut self, completion: Completion) {
-        debug_assert!(matches!(completion.op.kind(), OpKind::Notified | OpKind::Undelivered));
-        let (number, kind) = (completion.context as u16, completion.op.kind());
-        let Some(key) = self.queues.wanting_notices(number, kind) else {
-            if kind == OpKind::Undelivered {
-                self.losses.note(completion.peer, completion.status);
-            }
-            return;
-        };
-        if self.queues.push(key, completion.context, &completion) && kind == OpKind::Notified {
-            // Peers are held back when the application does not look.
-            if let Some(firmware) = &mut self.firmware {
-                firmware.keep_notification();
-            }
-        }
-        self.sleepers.raw(key);
+    /// As [`posted`](Self::posted), but leaves sending to whoever is making turns already.
+    pub(crate) fn posted_for_others(&mut self) {
+        self.guessed = false;
+        self.dirty = true;
+        self.timer_moved = true;
+        self.drain();
     }
 }

@@ -1,0 +1,216 @@
+//! Questions about the node and its peers, and what it is told of them.
+
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use emp_firmware::{
+    Completion, Counters, Firmware, LinkIndex, NodeEvent, OpKind, PathInUse, RelayNeighbour, Status,
+};
+use emp_link::LinkStatistics;
+use emp_wire::{LinkAddress, NodeId};
+
+use crate::boards::seat::Seat;
+use crate::boards::wait::wait_for;
+use crate::flying::sleepers::Interest;
+use crate::machine::clock;
+use crate::told::counters::HostCounters;
+use crate::told::directory::{Directory, Peer};
+
+/// How long an answer is waited for before the question is repeated, at first; it doubles each time. Round trips on a LAN
+/// are far shorter, so a repetition means that the question was lost or nobody is there yet.
+const ASK_EVERY: Duration = Duration::from_millis(2);
+
+/// Where the doubling ends: a node that starts late is still found soon.
+const ASK_EVERY_MAX: Duration = Duration::from_millis(50);
+
+impl Seat {
+    /// A fact of the firmware's; `closed` of a node that is closed.
+    fn fact<T>(&self, fact: impl FnOnce(&Firmware) -> T, closed: T) -> T {
+        self.lock().firmware().map_or(closed, fact)
+    }
+
+    /// The paths to a node that are used now.
+    pub(crate) fn paths(&self, node: NodeId) -> Vec<PathInUse> {
+        self.fact(|firmware| firmware.paths(node).to_vec(), Vec::new())
+    }
+
+    /// The link and address that frames to a node take now.
+    pub(crate) fn route(&self, node: NodeId) -> Option<(LinkIndex, LinkAddress)> {
+        self.fact(|firmware| firmware.route(node), None)
+    }
+
+    /// Slots of the firmware's pool that are free, and all of them.
+    pub(crate) fn pool_slots(&self) -> (usize, usize) {
+        self.fact(Firmware::pool_slots, (0, 0))
+    }
+
+    /// Longest message that is copied.
+    pub(crate) fn buffered_bytes_max(&self) -> usize {
+        self.fact(Firmware::buffered_bytes_max, 0)
+    }
+
+    /// Longest message that fits one frame to any peer.
+    pub(crate) fn single_frame_bytes_max(&self) -> usize {
+        self.fact(Firmware::single_frame_bytes_max, 0)
+    }
+
+    /// Most bytes of operands of an atomic operation.
+    pub(crate) fn atomic_bytes_max(&self) -> usize {
+        self.fact(Firmware::atomic_bytes_max, 0)
+    }
+
+    /// Changes how many frames one acknowledgement covers.
+    pub(crate) fn set_collection(&self, frames: u32) {
+        if let Some(firmware) = self.lock().firmware_mut() {
+            firmware.set_collection(frames);
+        }
+    }
+
+    /// The same for one peer. False: it is not known yet.
+    pub(crate) fn set_collection_of(&self, peer: NodeId, frames: u32) -> bool {
+        let mut core = self.lock();
+        core.firmware_mut().is_some_and(|firmware| firmware.set_collection_of(peer, frames))
+    }
+
+    /// Of a relay: what came to be sent on from each neighbour.
+    pub(crate) fn relay_neighbours(&self) -> Vec<RelayNeighbour> {
+        self.fact(|firmware| firmware.relay_neighbours().to_vec(), Vec::new())
+    }
+
+    /// What the firmware has counted.
+    pub(crate) fn counters(&self) -> Counters {
+        self.lock().counters()
+    }
+
+    /// What the host has counted.
+    pub(crate) fn host_counters(&self) -> HostCounters {
+        let core = self.lock();
+        HostCounters {
+            sends: core.requests.count(OpKind::Send),
+            receives: core.requests.count(OpKind::Receive),
+            frames_dropped: core.dropped_unsent(),
+            spin_budget: core.wait_times.budget().map(clock::duration),
+            yields: core.wait_times.yields,
+            sleeps: core.wait_times.sleeps,
+        }
+    }
+
+    /// What each link has counted.
+    pub(crate) fn link_statistics(&self) -> Vec<LinkStatistics> {
+        self.lock().links.iter().map(|link| link.statistics()).collect()
+    }
+
+    /// What is wrong with the links, or was lately.
+    pub(crate) fn link_troubles(&self) -> String {
+        self.lock().link_troubles()
+    }
+
+    /// The links' descriptors, valid until the node is closed.
+    pub(crate) fn descriptors(&self) -> Vec<RawFd> {
+        self.lock().descriptors()
+    }
+
+    /// The nodes met so far.
+    pub(crate) fn peers(&self) -> Vec<Peer> {
+        self.lock().directory.all()
+    }
+
+    /// Where a node may be, as the application said.
+    pub(crate) fn hints(&self, node: NodeId) -> Vec<(LinkIndex, LinkAddress)> {
+        self.lock().directory.hints(node).to_vec()
+    }
+
+    /// Learns where a node may be, if that link is there.
+    pub(crate) fn note_hint(&self, node: NodeId, link: LinkIndex, address: LinkAddress) {
+        let mut core = self.lock();
+        if usize::from(link.0) < core.links.len() {
+            core.note_hint(node, link, address);
+        }
+    }
+
+    /// Learns where a node's process takes datagrams.
+    pub(crate) fn note_place(&self, node: NodeId, address: SocketAddr) {
+        self.lock().evidence.note_place(node, address);
+    }
+
+    /// Where nodes that are not known are looked for.
+    pub(crate) fn asked(&self) -> String {
+        self.lock().news.asked()
+    }
+
+    /// The next thing that happened to a peer, after some progress if `turn`.
+    #[inline]
+    pub(crate) fn take_event(&self, turn: bool) -> Option<NodeEvent> {
+        let mut core = self.lock();
+        if turn {
+            self.shared.turn_now(&mut core);
+        }
+        core.events.pop_front()
+    }
+
+    /// The same, once there is one.
+    pub(crate) fn wait_event(&self, timeout: Option<Duration>) -> Option<NodeEvent> {
+        wait_for(&self.shared, &Interest::Events, timeout, |core| core.events.pop_front())
+    }
+
+    /// How many things have happened to peers so far. Costs no lock.
+    #[inline]
+    pub(crate) fn events_told(&self) -> u64 {
+        self.shared.events_told.load(Ordering::Acquire)
+    }
+
+    /// Puts questions, each for all that are `wanted`, again and again, until `answer` finds in the directory what it looks for.
+    pub(crate) fn find(
+        &self,
+        questions: &[(LinkIndex, LinkAddress)],
+        wanted: &[NodeId],
+        timeout: Duration,
+        answer: impl Fn(&Directory) -> Option<Peer>,
+    ) -> Option<Peer> {
+        let end = clock::now() + clock::span(timeout);
+        let mut every = ASK_EVERY;
+        loop {
+            let mut core = self.lock();
+            let now = core.now();
+            if let Some(found) = answer(&core.directory) {
+                return Some(found);
+            }
+            for (link, address) in questions {
+                for node in wanted {
+                    core.firmware_mut()?.resolve(now, *link, *address, *node);
+                }
+            }
+            self.shared.posted(&mut core, now);
+            drop(core);
+            let slice = clock::duration(end.since(now)).min(every);
+            let find = |core: &mut crate::turn::core::Core| answer(&core.directory);
+            let found = wait_for(&self.shared, &Interest::Events, Some(slice), find);
+            if found.is_some() || clock::now() >= end {
+                return found;
+            }
+            every = (every * 2).min(ASK_EVERY_MAX);
+        }
+    }
+
+    /// What is known of the peer of an operation that did not end well: what it calls itself, and what may be why.
+    pub(crate) fn explain(&self, completion: &Completion) -> (Option<String>, String) {
+        let (mut core, peer) = (self.lock(), completion.peer);
+        let own_name = core.directory.get(peer).map(|peer| peer.name.clone());
+        let trouble = match completion.status {
+            status if status.is_silence() => {
+                let asked = || format!("asked {}", core.news.asked());
+                let asked = (status == Status::NotFound && !core.is_closed()).then(asked);
+                let tried = Some(completion.status).filter(|status| *status == Status::Unreachable);
+                let tried = tried.and_then(|_| core.news.tried(core.firmware()?.places(peer)));
+                let troubles = Some(core.link_troubles()).filter(|troubles| !troubles.is_empty());
+                let all: Vec<_> = [asked, tried, troubles].into_iter().flatten().collect();
+                all.join("; ")
+            }
+            Status::PeerRestarted => core.news.claim_of(peer).unwrap_or_default().into(),
+            _ => String::new(),
+        };
+        (own_name, trouble)
+    }
+}

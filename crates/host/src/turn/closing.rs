@@ -1,0 +1,85 @@
+//! The end of a node's core: what is cut short, and what was counted.
+
+use emp_firmware::{Counter, OpKind};
+
+use crate::told::counters::{counters_line, link_line};
+use crate::told::journal::Level;
+use crate::told::losses::CutShort;
+use crate::turn::core::Core;
+
+/// What shows that delivery goes on.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Left {
+    pub(crate) operations: usize,
+    /// Sent for the first time, and refused: what is refused is sent anew without an end.
+    frames: u64,
+    refused: u64,
+}
+
+impl Left {
+    /// Less is left than was before: operations have ended, or long messages have gone on.
+    pub(crate) const fn is_less_than(self, before: Self) -> bool {
+        let on = self.frames > before.frames && self.refused == before.refused;
+        self.operations < before.operations || on
+    }
+}
+
+impl Core {
+    /// Operations under way whose end somebody waits for, or was promised.
+    fn unfinished(&self) -> usize {
+        let kinds = [OpKind::Send, OpKind::Put, OpKind::Get, OpKind::Atomic];
+        kinds.into_iter().map(|kind| self.requests.flying(kind)).sum()
+    }
+
+    /// How much there is to be delivered still.
+    pub(crate) fn left(&self) -> Left {
+        let Some(firmware) = &self.firmware else { return Left::default() };
+        let counters = firmware.counters();
+        Left {
+            operations: self.unfinished() + firmware.undelivered().count(),
+            frames: counters.get(Counter::FramesSent),
+            refused: counters.get(Counter::NotReadyReceived),
+        }
+    }
+
+    /// All that was sent is delivered, and all operations have ended.
+    pub(crate) fn is_all_over(&self) -> bool {
+        self.is_drained() && self.unfinished() == 0
+    }
+
+    /// What closing now cuts short.
+    pub(crate) fn cut_short(&mut self) -> Result<(), CutShort> {
+        let Self { firmware, losses, .. } = self;
+        let under_way = firmware.iter().flat_map(|firmware| firmware.undelivered());
+        under_way.for_each(|node| losses.note_unacknowledged(node));
+        let (sends, undelivered) = (self.unfinished(), self.losses.total());
+        if sends == 0 && undelivered == 0 {
+            return Ok(());
+        }
+        let details = self.losses.details(|node| self.directory.show(node));
+        Err(CutShort { sends, undelivered, details })
+    }
+
+    /// Nobody uses the node any more, and nobody need wait for what the kernel does to forget a packet socket. Ports and places of
+    /// other links are free at once.
+    pub(crate) fn let_packet_links_go(&mut self) {
+        for link in std::mem::take(&mut self.links) {
+            if link.capabilities().kind == "packet" {
+                emp_link::let_go(link);
+            }
+        }
+    }
+
+    /// What was counted, as far as it is not zero, for the journal.
+    pub(crate) fn tell_counters(&mut self) {
+        if !self.journal.wants(Level::Info) {
+            return;
+        }
+        let line = counters_line(&self.counters(), self.dropped_unsent());
+        self.journal.say(Level::Info, &line);
+        for link in &self.links {
+            let line = link_line(link.capabilities(), &link.statistics());
+            self.journal.say(Level::Info, &line);
+        }
+    }
+}

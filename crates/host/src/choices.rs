@@ -1,6 +1,6 @@
 //! Where a node's firmware runs, and how its callers wait. Plain choices; what they mean is done elsewhere.
 
-/// Where the firmware runs (DESIGN section 6).
+/// Where the firmware runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Board {
     /// In the calls of the application: lowest latency, no hand-over between cores.

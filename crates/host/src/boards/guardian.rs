@@ -1,4 +1,4 @@
-//! The guardian of an inline board: it takes over when the application is silent (DESIGN section 6).
+//! The guardian of an inline board: it takes over when the application is silent.
 //!
 //! It is in one of three states:
 //!

@@ -1,4 +1,4 @@
-//! Choosing links by trying: the ladder packet → udp, shm beside it, and xdp when named (DESIGN section 5). What was tried is
+//! Choosing links by trying: the ladder packet → udp, shm beside it, and xdp when named. What was tried is
 //! always said aloud.
 
 use std::io::ErrorKind;

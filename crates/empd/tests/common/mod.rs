@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use emp_link::service::socket;
 use emp_testing::lab::Lab;
 
 /// Far beyond what anything here takes on a busy machine.
@@ -32,7 +31,7 @@ impl Service {
     /// The same in a directory.
     pub fn start_at(lab: &Lab, side: usize, configuration: &str, place: tempfile::TempDir) -> Self {
         fs::write(place.path().join("empd.toml"), configuration).expect("it is written");
-        let log = fs::File::options().create(true).append(true).open(place.path().join("log"));
+        let log = fs::File::create(place.path().join("log"));
         let child = Command::new("ip")
             .args(["netns", "exec", lab.name(side), env!("CARGO_BIN_EXE_empd"), "--config"])
             .arg(place.path().join("empd.toml"))
@@ -42,8 +41,10 @@ impl Service {
             .spawn()
             .expect("ip is installed");
         let service = Self { child, place };
-        let listens = || socket::connect(&service.socket()).is_ok();
-        until("the service listens", listens);
+        // It says so once it has given up its privileges and takes connections.
+        until("the service listens", || {
+            service.log().lines().any(|line| line.contains("listens at"))
+        });
         service
     }
 

@@ -107,8 +107,8 @@ mod tests {
     fn a_page_refers_only_to_pages_that_are_there() {
         let pages = pages(command());
         // Those of the faces, and of others' packages, are written by hand.
-        let others =
-            "myriexpress(3) vipl(3) vmmc(3) fabric(7) fi_info(1) mpirun(1) tshark(1) setcap(8)";
+        let others = "myriexpress(3) vipl(3) vmmc(3) fabric(7) fi_info(1) mpirun(1) tshark(1) setcap(8) \
+             systemd.socket(5) packet(7)";
         for page in &pages {
             let Some((_, list)) = page.text.split_once(".SH \"SEE ALSO\"\n") else { continue };
             for word in list.replace("\\fB", "").replace("\\fR", "").replace("\\-", "-").split(',')

@@ -66,37 +66,6 @@ fn reaches(from: &mut PacketLink, to: &mut PacketLink, tag: u16, number: u8) {
     }
 }
 
-/// Nodes of a host get their own frames, whoever comes and goes, and whatever the interface does.
-#[test]
-fn each_borrower_has_its_frames() {
-    let Some(lab) = Lab::build(1500) else { return };
-    let service = Service::start(&lab, 1, &lends_to_nobodys_group());
-    let mut from = lab.inside(0, || PacketLink::open(&PacketOptions::new(INTERFACE, 9)));
-    let from = from.as_mut().expect("root may");
-    let lend = |tag| borrow(&lab, 1, &options(&service.socket(), tag)).expect("it is lent");
-    let mut links: Vec<(u16, PacketLink)> = (100..106).map(|tag| (tag, lend(tag))).collect();
-    let mut number = 0;
-    let mut all = |links: &mut [(u16, PacketLink)]| {
-        for (tag, link) in links {
-            number += 1;
-            reaches(from, link, *tag, number);
-        }
-    };
-    all(&mut links);
-    // One from the midst goes: the last takes its place. One comes. One takes a tag that was another's.
-    drop(links.remove(1));
-    all(&mut links);
-    drop(links.remove(2));
-    links.push((101, lend(101)));
-    all(&mut links);
-    // The kernel takes all in again, in another order than they came to be in.
-    lab.ip(1, &["link", "set", INTERFACE, "down"]);
-    lab.ip(1, &["link", "set", INTERFACE, "up"]);
-    all(&mut links);
-    drop(links.remove(0));
-    all(&mut links);
-}
-
 #[test]
 fn who_is_not_named_is_refused_in_one_line() {
     let Some(lab) = Lab::build(1500) else { return };

@@ -17,6 +17,7 @@
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use emp_rings::PacketRing;
 
@@ -194,7 +195,7 @@ impl Lender {
             }
             self.changed = true;
             self.sockets[place].lent = None;
-            if !listed()?.contains(&self.sockets[place].inode) {
+            if is_gone_soon(self.sockets[place].inode)? {
                 self.sockets.swap_remove(place);
             }
         }
@@ -314,6 +315,25 @@ fn lock_filter(fd: BorrowedFd<'_>) -> Result<(), Step> {
 fn inode_of(fd: BorrowedFd<'_>) -> io::Result<u64> {
     use std::os::unix::fs::MetadataExt;
     Ok(fs::metadata(format!("/proc/self/fd/{}", fd.as_raw_fd()))?.ino())
+}
+
+/// How long a holder's copy of a socket may stay after the end of its loan before it counts as kept: in a process that is being killed, or in a
+/// child that is about to execute something else.
+const GOING: Duration = Duration::from_millis(50);
+
+/// How often it is looked whether it is gone.
+const GOING_LOOK: Duration = Duration::from_millis(1);
+
+/// Waits a moment for a socket to be gone.
+fn is_gone_soon(inode: u64) -> io::Result<bool> {
+    let since = Instant::now();
+    while listed()?.contains(&inode) {
+        if since.elapsed() >= GOING {
+            return Ok(false);
+        }
+        std::thread::sleep(GOING_LOOK);
+    }
+    Ok(true)
 }
 
 /// The numbers of all packet sockets of this thread's network namespace: the last column of the kernel's list.

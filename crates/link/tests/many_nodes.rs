@@ -310,7 +310,7 @@ fn tables() -> Vec<PathBuf> {
     let places = [runtime, Some(PathBuf::from("/dev/shm/emp-0"))];
     let names =
         places.into_iter().flatten().filter_map(|place| std::fs::read_dir(place).ok()).flatten();
-    let is_here = |name: &str| name.starts_with(&format!("packet-2-{namespace}-"));
+    let is_here = |name: &str| name.starts_with(&format!("packet-3-{namespace}-"));
     names
         .filter_map(Result::ok)
         .filter(|entry| entry.file_name().to_str().is_some_and(is_here))

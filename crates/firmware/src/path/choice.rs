@@ -140,7 +140,7 @@ impl<'a> Paths<'a> {
     }
 
     /// Frames of so many bytes, which have their length already, take it whole and not in slices (`PATH-10`).
-    fn carries(&self, path: PathId, frame_bytes: u32) -> bool {
+    pub(crate) fn carries(&self, path: PathId, frame_bytes: u32) -> bool {
         frame_bytes <= self.bytes(path).into()
             || frame_bytes > self.long_above(path).into()
             || self.hop(path).is_some_and(|(_, to)| to.is_memory())

@@ -34,6 +34,7 @@ mod window;
 
 use alloc::collections::{BTreeSet, VecDeque};
 use emp_wire::{AtomicOp, Datatype, NodeId, Sequence};
+use hashbrown::HashMap;
 
 use crate::counters::Counters;
 use crate::cross::FirstNumbers;
@@ -142,8 +143,6 @@ struct SendPeer {
     rtt: Rtt,
     /// Place of its windows, and of what is known of its other paths, among all such, from 1 on; 0: there are none yet.
     further: u16,
-    /// Frames found lost before it was last idle.
-    lost: u32,
     known: strangers::Known,
     /// It stands in the queue of peers to be served.
     queued: bool,
@@ -172,6 +171,8 @@ const RESUMED_AFTER: Span = Span::ms(200);
 pub(crate) struct SendSide {
     profile: Profile,
     collections: Collections,
+    /// Frames to a peer that were found lost before it was last idle, of those of which any were.
+    lost: HashMap<u32, u32>,
     /// Links whose carrier checks payloads, a bit each.
     summing: u64,
     pub(crate) counters: Counters,
@@ -237,6 +238,7 @@ impl SendSide {
             controls: 0,
             profile,
             collections: Collections::default(),
+            lost: HashMap::new(),
             counters: Counters::default(),
             unseen_us: 0,
             times_messages: false,
@@ -279,7 +281,6 @@ impl SendSide {
             next_number: self.first.message,
             rtt: Rtt::new(),
             further: 0,
-            lost: 0,
             known: Known::No,
             queued: false,
         });
@@ -427,9 +428,12 @@ impl SendSide {
     /// Puts the active part away if nothing is under way any more.
     fn settle(&mut self, peer: u32) {
         if self.peers[peer].active.as_ref().is_some_and(|active| active.is_idle()) {
-            let entry = &mut self.peers[peer];
-            let active = entry.active.take().expect("checked above");
-            entry.lost = entry.lost.wrapping_add(active.flights.lost_so_far());
+            let active = self.peers[peer].active.take().expect("checked above");
+            let lost = active.flights.lost_so_far();
+            if lost > 0 {
+                let before = self.lost.entry(peer).or_default();
+                *before = before.wrapping_add(lost);
+            }
             self.retire(active);
         }
     }

@@ -23,7 +23,8 @@ impl SendSide {
     pub(crate) fn shown(&self, peer: u32) -> Outgoing {
         let entry = &self.peers[peer];
         let frames_sent = entry.next.since(self.first.sequence) as u32;
-        let idle = Outgoing { frames_sent, frames_lost: entry.lost, ..Outgoing::default() };
+        let frames_lost = self.lost.get(&peer).copied().unwrap_or(0);
+        let idle = Outgoing { frames_sent, frames_lost, ..Outgoing::default() };
         let Some(active) = entry.active.as_deref() else { return idle };
         let awaiting = self.awaiting.iter(active.awaiting).take(AWAITING_COUNTED).count() as u32;
         let timeouts = PathId::all().map(|path| active.flight(path).backoff).max().unwrap_or(0);
@@ -39,7 +40,7 @@ impl SendSide {
             timeouts,
             refusals: active.refusals,
             mark,
-            frames_lost: entry.lost.wrapping_add(active.flights.lost_so_far()),
+            frames_lost: active.flights.lost_so_far().wrapping_add(frames_lost),
             ..idle
         }
     }

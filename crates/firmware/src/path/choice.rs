@@ -56,6 +56,12 @@ impl Costs {
         of(link).zip(of(than)).is_some_and(|(link, than)| link < than)
     }
 
+    /// True if the link may carry frames longer than the MTU: what they cost by it is known.
+    fn has_long(&self, link: LinkIndex) -> bool {
+        let cost = self.links.get(usize::from(link.0)).copied().flatten();
+        cost.is_some_and(|cost| cost.long_ns.is_some())
+    }
+
     /// The interface that a link leads over.
     #[inline]
     pub(crate) fn interface(&self, link: LinkIndex) -> u8 {
@@ -140,10 +146,16 @@ impl<'a> Paths<'a> {
     }
 
     /// Frames of so many bytes, which have their length already, take it whole and not in slices (`PATH-10`).
-    pub(crate) fn carries(&self, path: PathId, frame_bytes: u32) -> bool {
+    fn carries(&self, path: PathId, frame_bytes: u32) -> bool {
         frame_bytes <= self.bytes(path).into()
             || frame_bytes > self.long_above(path).into()
             || self.hop(path).is_some_and(|(_, to)| to.is_memory())
+    }
+
+    /// The same, or nobody knows yet whether long frames get through by it, which is found out by those that are used.
+    pub(crate) fn may_carry(&self, path: PathId, frame_bytes: u32) -> bool {
+        self.carries(path, frame_bytes)
+            || self.hop(path).is_some_and(|(link, _)| self.costs.has_long(link))
     }
 
     /// Frames of more bytes leave by it as long ones (`LONG-1`); up to that in slices, if they are longer than it takes. `u16::MAX`: none do.

@@ -115,7 +115,7 @@ impl SendSide {
         self.peers[peer].active.as_deref()?.blocks.front().copied()
     }
 
-    /// The path for a block, of those that carry its frames whole if there are any. `None`: it waits.
+    /// The path for a block, of those that may carry its frames whole if there are any. `None`: it waits.
     fn lane_for(&self, now: Time, peer: u32, block: &What, paths: &Paths) -> Option<PathId> {
         let (bytes, fragment) = extent(block);
         let frame = bytes.min(fragment.into()) + HEADER_BYTES as u64;
@@ -123,7 +123,7 @@ impl SendSide {
         let active = entry.active.as_deref()?;
         let frames = bytes.div_ceil(u64::from(paths.usual_bytes())) as u32;
         let best = |bits| paths.choose_among(bits, frames, frame as u32);
-        let whole = |path| paths.carries(path, frame as u32);
+        let whole = |path| paths.may_carry(path, frame as u32);
         let any = paths.lanes().any(|bits| whole(best(bits)));
         let mut lanes: ArrayVec<Lane, INTERFACES_MAX> = ArrayVec::new();
         for bits in paths.lanes().take(INTERFACES_MAX) {

@@ -91,9 +91,8 @@ fn until_both_carry(lab: &Lab, pair: &[Node; 2], what: &str) {
 #[test]
 fn long_messages_take_both_cables() {
     let Some(lab) = lab() else { return };
-    for (want, named) in
-        [(Want::Auto, true), (Want::Auto, false), (Want::Packet, true), (Want::Udp, true)]
-    {
+    // Not by datagrams alone: their second socket may meet the peer at its first address, to which the kernel routes by the first cable.
+    for (want, named) in [(Want::Auto, true), (Want::Auto, false), (Want::Packet, true)] {
         let pair = [0, 1].map(|side| start(&lab, side, want, named));
         // The first finds the second cable.
         transfer(&pair, 4, || ());

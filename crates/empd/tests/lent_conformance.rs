@@ -5,7 +5,8 @@
 
 mod common;
 
-use common::{Service, become_nobody, nobodys_group};
+use common::lent::lends_to_nobodys_group;
+use common::{Service, become_nobody};
 use emp_link::conformance::{self, Pair};
 use emp_link::{Link, PacketLink, PacketOptions};
 use emp_testing::lab::{INTERFACE, Lab};
@@ -45,8 +46,7 @@ impl Pair for Lent<'_> {
 fn a_lent_link_is_a_link() {
     for mtu in [1500, 9000] {
         let Some(lab) = Lab::build(mtu) else { return };
-        let services =
-            [0, 1].map(|side| Service::start(&lab, side, &format!("lend = '{}'", nobodys_group())));
+        let services = [0, 1].map(|side| Service::start(&lab, side, &lends_to_nobodys_group()));
         conformance::run(&Lent { lab: &lab, services: &services }).expect("it conforms");
     }
 }

@@ -44,7 +44,7 @@ impl Map {
 
     #[inline]
     fn word(&self, index: usize) -> &AtomicU64 {
-        assert!(index < self.words, "a word of the mapping");
+        assert!(index < self.words, "it is inside the mapping");
         // SAFETY: by the invariant of the module it lies in the mapping, which is aligned to pages.
         unsafe { self.at.add(index).as_ref() }
     }

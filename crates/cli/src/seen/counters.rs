@@ -2,29 +2,22 @@
 
 use serde_json::json;
 
-use super::{Which, show, table};
+use super::{Listing, show, table};
 use crate::error::print;
 
 /// Show what nodes of this machine have counted: frames, messages, and each reason for which a frame was dropped.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    which: Which,
+    listing: Listing,
     /// Those that are zero as well.
     #[arg(long)]
     all: bool,
-    /// For programs to read.
-    #[arg(long)]
-    json: bool,
-    /// Print once and end, as this always does.
-    #[arg(long, hide = true)]
-    once: bool,
 }
 
 /// Runs `emp counters`.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let mut seen = args.which.look()?;
-    super::nodes::by_job(&mut seen);
+    let seen = args.listing.look()?;
     let mut rows = Vec::new();
     let mut all = Vec::new();
     for node in &seen.nodes {
@@ -36,7 +29,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         }
         all.push(json!({ "node": show::node(node), "process": node.identity.process, "counters": values }));
     }
-    if args.json {
+    if args.listing.json {
         return print(&(serde_json::to_string_pretty(&json!({ "nodes": all }))? + "\n"));
     }
     if rows.is_empty() {

@@ -34,6 +34,28 @@ pub struct Which {
     pub file: Option<PathBuf>,
 }
 
+/// What commands that list nodes take.
+#[derive(clap::Args)]
+pub struct Listing {
+    #[command(flatten)]
+    which: Which,
+    /// For programs to read.
+    #[arg(long)]
+    json: bool,
+    /// Print once and end, as this always does.
+    #[arg(long, hide = true)]
+    once: bool,
+}
+
+impl Listing {
+    /// Looks. Ranks of a job stand together, in order.
+    fn look(&self) -> anyhow::Result<Seen> {
+        let mut seen = self.which.look()?;
+        nodes::by_job(&mut seen);
+        Ok(seen)
+    }
+}
+
 /// All nodes that this user may see, and when that was.
 pub struct Seen {
     pub nodes: Vec<Snapshot>,

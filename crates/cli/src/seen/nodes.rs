@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Seen, Which, doing, show, table};
+use super::{Listing, Seen, doing, show, table};
 use crate::error::print;
 
 /// List the nodes that run on this machine: your own; root sees all.
@@ -12,20 +12,13 @@ use crate::error::print;
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    which: Which,
-    /// For programs to read.
-    #[arg(long)]
-    json: bool,
-    /// Print once and end, as this always does.
-    #[arg(long, hide = true)]
-    once: bool,
+    listing: Listing,
 }
 
 /// Runs `emp nodes`.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let mut seen = args.which.look()?;
-    by_job(&mut seen);
-    if args.json {
+    let seen = args.listing.look()?;
+    if args.listing.json {
         return print(&(serde_json::to_string_pretty(&values(&seen))? + "\n"));
     }
     if seen.nodes.is_empty() {

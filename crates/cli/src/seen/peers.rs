@@ -4,7 +4,7 @@ use emp_state::{Peer, Snapshot};
 use serde_json::json;
 
 use super::nodes::seconds;
-use super::{Seen, Which, show, table};
+use super::{Listing, Seen, show, table};
 use crate::error::print;
 
 /// List the peers that nodes of this machine have something under way with, or had lately.
@@ -15,20 +15,13 @@ use crate::error::print;
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    which: Which,
-    /// For programs to read.
-    #[arg(long)]
-    json: bool,
-    /// Print once and end, as this always does.
-    #[arg(long, hide = true)]
-    once: bool,
+    listing: Listing,
 }
 
 /// Runs `emp peers`.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let mut seen = args.which.look()?;
-    super::nodes::by_job(&mut seen);
-    if args.json {
+    let seen = args.listing.look()?;
+    if args.listing.json {
         return print(&(serde_json::to_string_pretty(&values(&seen))? + "\n"));
     }
     if seen.nodes.iter().all(|node| node.peers.is_empty()) {

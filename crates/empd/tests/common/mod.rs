@@ -1,6 +1,8 @@
 //! A service for the tests: the program itself, started on a host of a lab.
 #![allow(dead_code, reason = "each test uses its part")]
 
+pub mod lent;
+
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;

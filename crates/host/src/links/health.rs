@@ -128,7 +128,7 @@ impl Health {
         news.tell(journal);
     }
 
-    /// The firmware learns how a link's interface is; what of that is to be said aloud is added to `news`.
+    /// The firmware learns how a link's interface is; lines of it for the log are added to `news`.
     fn note_condition<'a>(
         &mut self,
         now: Time,

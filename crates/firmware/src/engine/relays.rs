@@ -301,7 +301,14 @@ impl Firmware {
     }
 
     /// Adds frames that are to be sent on to the batch, at most so many.
+    #[inline]
     pub(crate) fn emit_transit(&mut self, batch: &mut TransmitBatch, most: usize) {
+        if self.relays.queue.len() > 0 {
+            self.emit_queued(batch, most);
+        }
+    }
+
+    fn emit_queued(&mut self, batch: &mut TransmitBatch, most: usize) {
         for _ in 0..most {
             if batch.is_full() {
                 return;
@@ -320,6 +327,7 @@ impl Firmware {
 
     /// How many of the frames that fit a batch are for those that are sent on, where this node has frames of its own as well: as many as
     /// there are flows of each kind.
+    #[inline]
     pub(crate) fn transit_share(&self, batch: &TransmitBatch) -> usize {
         if self.relays.queue.len() == 0 {
             return 0;

@@ -14,9 +14,13 @@ const MOST: Span = Span::ms(20);
 /// A lower measurement takes the rate down by this part of the difference.
 const DOWN_PART: u32 = 4;
 
-/// A path by which nothing was measured for so long may have become twice as good, and so on: what is not used would never be measured again.
-/// A path that is a hundred times as slow as another is tried every three seconds or so.
+/// A path by which nothing was measured for so long may have become twice as good, and so on, in what it delivers and in its round trip: what is
+/// not used would never be measured again. A path that is a hundred times as slow as another is tried every three seconds or so.
 const DOUBLES: Span = Span::ms(500);
+
+/// Who had this part of the rate to send, as it is guessed now, has used the path: it is no guess of long ago. One block that is tried alone
+/// is less, and is followed by more until the window is what limits them.
+const USED_PART: u32 = 4;
 
 /// The delivery rate of one path.
 #[derive(Clone, Copy, Debug)]
@@ -36,8 +40,17 @@ impl Rate {
 
     /// Bytes in a millisecond, as far as is known now. 0: nobody knows.
     pub(crate) fn per_ms(&self, now: Time) -> u32 {
-        let doubled = (now.since(self.measured).0 / DOUBLES.0).min(31) as u32;
-        u32::try_from(u64::from(self.per_ms) << doubled).unwrap_or(u32::MAX)
+        u32::try_from(u64::from(self.per_ms) << self.doubled(now)).unwrap_or(u32::MAX)
+    }
+
+    /// What is left of a measured round trip, in its unit: one whose receiver did not run for a while would never be measured again either.
+    pub(crate) fn trip(&self, now: Time, measured: u32) -> u32 {
+        measured >> self.doubled(now)
+    }
+
+    /// How often the path may have become twice as good.
+    fn doubled(&self, now: Time) -> u32 {
+        (now.since(self.measured).0 / DOUBLES.0).min(31) as u32
     }
 
     /// Something leaves while nothing is under way.
@@ -63,6 +76,8 @@ impl Rate {
                 (self.per_ms, self.measured) = (per_ms, now);
             } else if self.limited {
                 self.per_ms -= (self.per_ms - per_ms) / DOWN_PART;
+                self.measured = now;
+            } else if per_ms >= self.per_ms(now) / USED_PART {
                 self.measured = now;
             }
         }
@@ -116,5 +131,34 @@ mod tests {
         assert_eq!(rate.per_ms(now + Span::ms(499)), 1_000);
         assert_eq!(rate.per_ms(now + Span::ms(1_000)), 4_000);
         assert_eq!(rate.per_ms(now + Span::ms(1_000_000)), u32::MAX);
+        assert_eq!(rate.trip(now + Span::ms(499), 60_000), 60_000);
+        assert_eq!(rate.trip(now + Span::ms(3_000), 60_000), 937);
+        assert_eq!(rate.trip(now + Span::ms(1_000_000), 60_000), 0);
+    }
+
+    /// Its window never was too small, for seconds: that is no reason to take it for ever better.
+    #[test]
+    fn what_is_used_is_as_good_as_it_was() {
+        let (mut rate, mut now) = (Rate::NEW, Time(1_000_000));
+        rate.begin(now);
+        rounds(&mut rate, &mut now, 1, 62_500, false);
+        rounds(&mut rate, &mut now, 5_000, 40_000, false);
+        assert_eq!(rate.per_ms(now), 62_500);
+        rounds(&mut rate, &mut now, 1_000, 100, false);
+        assert_eq!(rate.per_ms(now), 250_000, "hardly anything was sent");
+    }
+
+    /// A block alone in a long round trip seems slow: the path is tried with more and more until its window is full.
+    #[test]
+    fn one_block_says_little() {
+        let (mut rate, mut now) = (Rate::NEW, Time(1_000_000));
+        rate.begin(now);
+        rounds(&mut rate, &mut now, 1, 1_000, false);
+        now = now + Span::ms(3_000);
+        rate.begin(now);
+        rounds(&mut rate, &mut now, 10, 1_000, false);
+        assert_eq!(rate.per_ms(now), 64_000);
+        rounds(&mut rate, &mut now, 1, 900, true);
+        assert_eq!(rate.per_ms(now), 975, "now it was full");
     }
 }

@@ -66,7 +66,8 @@ impl SendSide {
     /// There is no other path than this one: nothing is to be found out.
     pub(crate) fn end_doubt(&mut self, peer: u32, path: PathId) {
         if let Some(active) = self.peers[peer].active.as_deref_mut() {
-            active.flight_mut(path).doubt.next = None;
+            let doubt = &mut active.flight_mut(path).doubt;
+            *doubt = Doubt { spoke_at: doubt.spoke_at, ..Doubt::default() };
         }
     }
 

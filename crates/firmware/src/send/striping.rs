@@ -146,13 +146,9 @@ impl SendSide {
             let left: u64 = waiting.map(|(next, end)| end.since(next) as u64 * frame).sum();
             let under_way =
                 PathId::of_bits(bits).map(|path| active.flight(path).in_flight).sum::<u32>();
-            lanes.push(Lane {
-                path,
-                queued: left + u64::from(under_way),
-                rate: self.rate_by(now, peer, path),
-                trip_us: entry.rtt(&self.further, path).smoothed_us(),
-                taken: left > 0,
-            });
+            let (rate, trip_us) = self.rate_and_trip(now, peer, path);
+            let queued = left + u64::from(under_way);
+            lanes.push(Lane { path, queued, rate, trip_us, taken: left > 0 });
         }
         let all = active.blocks.iter().map(|block| extent(block).0).sum();
         stripe(&lanes, &Backlog { block: bytes, all, frame })

@@ -67,13 +67,15 @@ impl SendSide {
         if !entry.is_found() {
             return None;
         }
-        let used = active.flights.used();
-        let resend = used.filter_map(|path| self.path_due(peer, path)).min();
+        let path_due = |path| {
+            let doubt = active.flight(path).doubt.next;
+            self.path_due(peer, path).into_iter().chain(doubt).min()
+        };
+        let paths = active.flights.used().filter_map(path_due).min();
         let ready =
             (!active.pending.is_empty() && active.ready_at > now).then_some(active.ready_at);
         let paced = active.paced.filter(|at| *at > now);
-        let doubts = active.flights.used().filter_map(|path| active.flight(path).doubt.next).min();
-        let due = [resend, self.tail_due(peer), ready, paced, active.lost_at, doubts];
+        let due = [paths, self.tail_due(peer), ready, paced, active.lost_at];
         due.into_iter().flatten().min()
     }
 

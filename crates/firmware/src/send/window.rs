@@ -111,18 +111,21 @@ pub(super) fn rtt_mut<'a>(
     }
 }
 
-/// Frames were acknowledged: the window of their path takes it in, if there is one.
+/// Frames were acknowledged: the window of their path takes it in, if there is one. What a path delivers is measured where others are used
+/// `beside` it, and no choice is made without.
 #[inline]
 pub(super) fn on_acked(
     place: u16,
     further: &mut [Further],
-    path: PathId,
+    (path, beside): (PathId, bool),
     (first, news, now): (&Rtt, &Acked, Time),
 ) {
     let Some(place) = usize::from(place).checked_sub(1) else { return };
     let Further { rtts, windows, rates, .. } = &mut further[place];
     let rtt = path.index().checked_sub(1).map_or(first, |path| &rtts[path]);
-    rates[path.index()].on_acked(now, news.bytes, Span::us(rtt.smoothed_us().into()));
+    if beside {
+        rates[path.index()].on_acked(now, news.bytes, Span::us(rtt.smoothed_us().into()));
+    }
     windows[path.index()].on_acked(news, rtt, now);
 }
 
@@ -180,10 +183,13 @@ impl SendSide {
         active.asks((path, sequence), (bytes.into(), window), of)
     }
 
-    /// Bytes that a path of a peer delivers in a millisecond. 0: nobody knows.
-    pub(super) fn rate_by(&self, now: Time, peer: u32, path: PathId) -> u32 {
-        let place = self.peers[peer].further_place();
-        place.map_or(0, |place| self.further[place].rates[path.index()].per_ms(now))
+    /// Bytes that a path of a peer delivers in a millisecond, and a round trip by it in microseconds. 0: nobody knows.
+    pub(super) fn rate_and_trip(&self, now: Time, peer: u32, path: PathId) -> (u32, u32) {
+        let entry = &self.peers[peer];
+        let trip_us = entry.rtt(&self.further, path).smoothed_us();
+        let Some(place) = entry.further_place() else { return (0, trip_us) };
+        let rate = &self.further[place].rates[path.index()];
+        (rate.per_ms(now), rate.trip(now, trip_us))
     }
 
     /// A path of a peer has failed, or leads elsewhere: what it delivered says nothing.

@@ -353,6 +353,29 @@ static void without_endpoint(void)
 	world_close(&world);
 }
 
+/* Sends to nodes that nobody has met, and nobody is: however many, each ends. */
+static void searches(void)
+{
+	enum { NODES = 5000 };
+	static fi_addr_t peers[NODES];
+	struct world world;
+	struct ends ends = {0};
+
+	number("FI_EMP_TIMEOUT", SOON);
+	world_open(&world, NULL);
+	EQUAL(fi_av_insertsym(world.a.av, "127.0.0.9", 1, "10000", NODES, peers, 0, NULL), NODES);
+	for (int i = 0; i < NODES && !checks_failed; i++)
+		EQUAL(POST(&world, &world.a, &ends, fi_tsend(world.a.ep, from, 8, NULL, peers[i], 1, NULL)), 0);
+	look_until(&world, &world.a, &ends, NODES);
+	EQUAL(ends.good + ends.failed, NODES);
+	/* And who is there is spoken to. */
+	EQUAL(fi_tsend(world.a.ep, from, 8, NULL, world.a.peer, 3, NULL), 0);
+	look_until(&world, &world.a, &ends, NODES + 1);
+	EQUAL(ends.good + ends.failed, NODES + 1);
+	world_close(&world);
+	unsetenv("FI_EMP_TIMEOUT");
+}
+
 void test_bounds(void)
 {
 	injects();
@@ -360,6 +383,7 @@ void test_bounds(void)
 	regions();
 	notifications();
 	without_endpoint();
+	searches();
 	receives();
 	sends();
 	unexpected();

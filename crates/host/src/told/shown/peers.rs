@@ -33,6 +33,8 @@ struct Seat {
     oldest: Option<u64>,
     /// Messages of it that wait for a receive.
     unexpected: u32,
+    /// It stands among those that make room.
+    idle: bool,
 }
 
 /// Those that are.
@@ -44,6 +46,9 @@ pub(super) struct Peers {
     look_next: usize,
     write_next: usize,
     left_out: u32,
+    /// Seats of peers with nothing under way when they were last written: they make room, if that is so still. All seats were looked at for
+    /// each peer without one before, a million looks a write where thousands are looked for.
+    idle: Vec<usize>,
     /// Seats that are still to be written since something last happened.
     to_write: usize,
 }
@@ -81,8 +86,13 @@ impl Peers {
             let next = self.write_next + 1;
             self.write_next = if next < self.seats.len() { next } else { 0 };
             let at = self.write_next;
-            let peer = self.seats[at].look(now, firmware, directory);
+            let seat = &mut self.seats[at];
+            let peer = seat.look(now, firmware, directory);
             writer.peer(at, Some(&peer));
+            if !seat.idle && nothing_under_way(&peer) {
+                seat.idle = true;
+                self.idle.push(at);
+            }
         }
         self.to_write = self.to_write.saturating_sub(most);
     }
@@ -162,15 +172,13 @@ impl Peers {
             receives: 0,
             oldest: None,
             unexpected: 0,
+            idle: false,
         };
         let at = if self.seats.len() < writer.room() || writer.grow() == Grown::Yes {
             self.seats.push(fresh(name()));
             self.seats.len() - 1
         } else {
-            // Whoever has nothing under way makes room.
-            let idle =
-                |seat: &Seat| !firmware.shown(now, seat.node).is_active() && seat.receives == 0;
-            let at = self.seats.iter().position(idle)?;
+            let at = self.idle_seat(now, firmware)?;
             self.by_node.remove(&self.seats[at].node);
             self.seats[at] = fresh(name());
             at
@@ -178,9 +186,32 @@ impl Peers {
         self.by_node.insert(node, at);
         self.seats.get_mut(at)
     }
+
+    /// A seat whose peer has nothing under way. Each that is looked at leaves the list, and is on it again once it was written.
+    fn idle_seat(&mut self, now: Time, firmware: &Firmware) -> Option<usize> {
+        while let Some(at) = self.idle.pop() {
+            let seat = &mut self.seats[at];
+            seat.idle = false;
+            if seat.is_idle(now, firmware) {
+                return Some(at);
+            }
+        }
+        None
+    }
+}
+
+/// As it was shown last.
+const fn nothing_under_way(peer: &Peer) -> bool {
+    let waits = peer.out_messages > 0 || peer.out_frames > 0;
+    let comes = peer.in_messages > 0 || peer.in_receives > 0;
+    !(waits || comes || peer.state == State::Sought.number())
 }
 
 impl Seat {
+    fn is_idle(&self, now: Time, firmware: &Firmware) -> bool {
+        self.receives == 0 && !firmware.shown(now, self.node).is_active()
+    }
+
     /// What is shown of the peer now.
     fn look(&mut self, now: Time, firmware: &Firmware, directory: &Directory) -> Peer {
         let shown = firmware.shown(now, self.node);

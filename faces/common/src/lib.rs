@@ -21,4 +21,5 @@ pub mod slots;
 pub mod users;
 pub mod waiting;
 pub mod ways;
+pub mod whereabouts;
 pub mod yielding;

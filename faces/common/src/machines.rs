@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use emp_host::NodeId;
 
 pub use crate::claim::Claim;
-use crate::node::{SOME_MAC, Whereabouts};
+use crate::whereabouts::{SOME_MAC, Whereabouts};
 
 /// First two bytes of a number that is made of an IPv4 address: those of an Ethernet address that was given locally. The
 /// second is an `E`.

@@ -17,13 +17,11 @@ use crate::fork::Unshared;
 use crate::log;
 use crate::settings::{LinkWish, Settings};
 use crate::ways::{Kind, Way};
+use crate::whereabouts::{SOME_MAC, Whereabouts};
 
 /// A node that may have raw frames, or shared memory on this machine, is looked for by them alone for so long, before
 /// datagrams are tried as well: else the answer that came first would decide.
 const FIRST_ALONE: Duration = Duration::from_millis(15);
-
-/// The Ethernet address of a node that takes raw frames at one that is not known: it is found by broadcast.
-pub const SOME_MAC: [u8; 6] = [0; 6];
 
 /// Who a node is to be.
 pub struct Identity {
@@ -74,17 +72,6 @@ impl From<StartError> for String {
     }
 }
 
-/// Where a node may be.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Whereabouts {
-    /// The node.
-    pub node: NodeId,
-    /// Ethernet address of its interface, if it takes raw frames there; [`SOME_MAC`] if that is not known.
-    pub mac: Option<[u8; 6]>,
-    /// Where it takes datagrams.
-    pub udp: Option<SocketAddr>,
-}
-
 /// A node of this process.
 pub struct FaceNode {
     /// The node itself.
@@ -93,7 +80,7 @@ pub struct FaceNode {
     pub linger: Duration,
     /// Address of the interface, if it takes raw frames.
     pub mac: Option<[u8; 6]>,
-    /// Where it takes datagrams.
+    /// Where it takes datagrams; or, with raw frames alone, none, but has a port that its host refuses them for once it has ended.
     pub udp: Option<SocketAddr>,
     packet_link: Option<LinkIndex>,
     udp_link: Option<LinkIndex>,
@@ -103,7 +90,7 @@ pub struct FaceNode {
     /// Hints that are given when raw frames have not found a node.
     later: Mutex<Vec<(Instant, NodeId, LinkAddress)>>,
     any_later: AtomicBool,
-    /// The port that nobody else may have, where no link takes datagrams.
+    /// The port where no link takes datagrams: nobody else may have it, and it is gone with the process.
     _port: Option<UdpSocket>,
     _unshared: Unshared,
 }
@@ -198,7 +185,7 @@ fn open_udp(way: &Way, node: NodeId, port: u16, past_ip: bool) -> Result<UdpLink
     UdpLink::open(&options)
 }
 
-/// Takes a port so that nobody else can, and nothing from it.
+/// Takes a port, so that nobody else can, and nothing from it. What is sent there is kept up to the size of a socket's buffer, and then dropped.
 fn hold_port(way: &Way, port: u16) -> Result<UdpSocket, StartError> {
     let ip = way.ip().unwrap_or(Ipv4Addr::LOCALHOST.into());
     UdpSocket::bind((ip, port)).map_err(|error| StartError {
@@ -275,12 +262,15 @@ impl FaceNode {
             }
         }
         let (mut udp, mut udp_link, mut port) = (None, None, None);
-        // Who asks for raw frames gets no second path by datagrams.
+        // Who asks for raw frames gets no second path by datagrams, but a port: once the process has ended its host refuses datagrams for it,
+        // which is how peers learn of that soon.
         let only_raw = mac.is_some() && settings.link != LinkWish::Auto;
-        if only_raw && identity.needs_port {
-            let held = hold_port(way, identity.udp_port)?;
-            udp = held.local_addr().ok();
-            port = Some(held);
+        if only_raw {
+            match hold_port(way, identity.udp_port) {
+                Ok(held) => (udp, port) = (held.local_addr().ok(), Some(held)),
+                Err(error) if identity.needs_port => return Err(error),
+                Err(error) => log::inform(&format!("no host will tell that it has ended: {error}")),
+            }
         } else if !only_raw && way.kind != Kind::Shm {
             let past_ip = settings.udp_past_ip && settings.link == LinkWish::Auto;
             match open_udp(way, node, identity.udp_port, past_ip) {
@@ -361,9 +351,6 @@ impl FaceNode {
         if let (Some(link), None, None) = (self.shm_link, self.udp_link, self.packet_link) {
             return self.node.hint(peer.node, link, LinkAddress::shm(peer.node.0));
         }
-        if let Some(at) = peer.udp {
-            self.node.takes_datagrams_at(peer.node, at);
-        }
         let udp = self.udp_link.zip(peer.udp);
         let packet = self.packet_link.zip(peer.mac);
         let same_ip = peer.udp.is_some_and(|udp| self.own_ips.contains(&udp.ip()));
@@ -371,6 +358,9 @@ impl FaceNode {
             Some(mac) if mac != SOME_MAC => self.own_macs.contains(&mac),
             _ => same_ip,
         };
+        if let Some(at) = peer.asked_at(same_machine) {
+            self.node.takes_datagrams_at(peer.node, at);
+        }
         match (packet, udp) {
             (Some((link, mac)), udp) if !same_machine => {
                 if mac != SOME_MAC {
@@ -468,7 +458,8 @@ mod tests {
                 };
                 let kinds: Vec<_> = face.node.links().iter().map(|link| link.kind).collect();
                 assert_eq!(kinds, links, "{link}");
-                assert_eq!(face.udp.is_some(), needs_port || link == "auto", "{link}");
+                // Its host can be asked after it all the same.
+                assert!(face.udp.is_some_and(|at| at.port() != 0), "{link}");
             }
         }
     }

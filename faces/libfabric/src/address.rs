@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use emp_face::node::SOME_MAC;
+use emp_face::whereabouts::SOME_MAC;
 use emp_host::NodeId;
 
 use crate::domain::ENDPOINTS_MAX;

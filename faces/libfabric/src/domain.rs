@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use emp_face::log;
-use emp_face::node::{FaceNode, Identity, SOME_MAC, Whereabouts, random_identity};
+use emp_face::node::{FaceNode, Identity, random_identity};
 use emp_face::settings::Settings;
 use emp_face::users::{Use, Users};
 use emp_face::ways::{Way, ways};
+use emp_face::whereabouts::{SOME_MAC, Whereabouts};
 use emp_host::{Endpoint, Node, WaitMode};
 
 use crate::address::{EpAddress, SERVICE_ENDPOINT};

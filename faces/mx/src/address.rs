@@ -3,7 +3,7 @@
 use emp_face::handles::Kind;
 use emp_face::machines::Places;
 pub use emp_face::machines::{is_number as is_nic, number_of as nic_of};
-use emp_face::node::Whereabouts;
+use emp_face::whereabouts::Whereabouts;
 use emp_host::NodeId;
 
 use crate::abi::Address;

@@ -2,7 +2,7 @@
 
 use emp_face::handles::Kind;
 use emp_face::machines::{Claim, Places, is_number};
-use emp_face::node::Whereabouts;
+use emp_face::whereabouts::Whereabouts;
 use emp_host::NodeId;
 
 use crate::abi::{NetAddress, Return};

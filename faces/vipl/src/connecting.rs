@@ -1,7 +1,7 @@
 //! What both ways of connecting share: who is to be connected, and what comes of it.
 
 use emp_face::handles::Key;
-use emp_face::node::Whereabouts;
+use emp_face::whereabouts::Whereabouts;
 use emp_host::NodeId;
 
 use crate::abi::{ErrorCode, Return};

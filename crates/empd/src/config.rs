@@ -49,6 +49,9 @@ pub struct Limits {
     /// Bytes a second that all attached clients of one user send together, a frame counting 1,024 beside its length; nothing said: as many
     /// as they can.
     pub bytes_per_second_per_user: Option<u64>,
+    /// How long it goes on with its clients once another service has taken its place, in seconds. Those that are there then go on with the
+    /// other, and lose what is in their rings, which is sent again.
+    pub drain_seconds: u64,
 }
 
 impl Limits {
@@ -70,6 +73,7 @@ impl Default for Limits {
             connections_per_user: 512,
             lent_per_user: 256,
             bytes_per_second_per_user: None,
+            drain_seconds: 3600,
         }
     }
 }

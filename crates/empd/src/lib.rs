@@ -11,5 +11,6 @@ pub mod lending;
 pub mod log;
 pub mod people;
 pub mod privilege;
+pub mod succession;
 pub mod supervisor;
 pub mod switch;

@@ -9,6 +9,7 @@ use clap::Parser;
 use emp_link::interfaces;
 use empd::config::Config;
 use empd::door::{Door, Listening};
+use empd::succession::{self, Predecessor};
 use empd::switch::{Lanes, Options};
 use empd::{log, privilege, supervisor};
 
@@ -25,6 +26,9 @@ struct Arguments {
     /// Where to listen, whatever the configuration says.
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
+    /// Take the place of the service that listens there, which goes on with the clients that it has; if there is none, just listen.
+    #[arg(long)]
+    replace: bool,
     /// Look whether the configuration is sound, say what it means, and end.
     #[arg(long)]
     check: bool,
@@ -50,8 +54,15 @@ fn main() -> ExitCode {
     }
 }
 
+/// What it serves with.
+struct Prepared {
+    config: Config,
+    listening: Listening,
+    predecessor: Option<Predecessor>,
+}
+
 /// All that can be wrong with how it was started is found out here.
-fn prepare(arguments: &Arguments) -> Result<Option<(Config, Listening)>, String> {
+fn prepare(arguments: &Arguments) -> Result<Option<Prepared>, String> {
     // Before anything else opens descriptors.
     let handed = supervisor::socket()?;
     let mut config = Config::read(arguments.config.as_deref())?;
@@ -64,18 +75,28 @@ fn prepare(arguments: &Arguments) -> Result<Option<(Config, Listening)>, String>
         return Ok(None);
     }
     let handed = handed.filter(|_| arguments.socket.is_none()).map(Listening::handed);
-    let listening = match handed {
-        Some(listening) => listening,
-        None => Listening::at(&config.socket)?,
+    let confine = || privilege::confine(config.user.as_deref());
+    let there = arguments.replace && handed.is_none() && succession::listens(&config.socket);
+    let (listening, predecessor) = if there {
+        // Last of all: after it there is no going back, as clients come to this one.
+        confine()?;
+        match succession::take_over(&config.socket)? {
+            Some((listening, predecessor)) => (listening, Some(predecessor)),
+            None => (Listening::at(&config.socket)?, None),
+        }
+    } else {
+        // Maybe a place that only root makes.
+        let listening = handed.map_or_else(|| Listening::at(&config.socket), Ok)?;
+        confine()?;
+        (listening, None)
     };
-    privilege::confine(config.user.as_deref())?;
     if !privilege::raise_descriptors(config.limits.connections) {
         let connections = config.limits.connections;
         log::say(&format!(
             "fewer descriptors are allowed (ulimit -n) than {connections} connections take"
         ));
     }
-    Ok(Some((config, listening)))
+    Ok(Some(Prepared { config, listening, predecessor }))
 }
 
 /// The interfaces that the configuration names are there.
@@ -101,7 +122,7 @@ fn meaning(config: &Config) -> String {
     )
 }
 
-fn serve((config, listening): (Config, Listening)) -> std::io::Result<()> {
+fn serve(Prepared { config, listening, predecessor }: Prepared) -> std::io::Result<()> {
     let (end, told) = UnixStream::pair()?;
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
         signal_hook::low_level::pipe::register(signal, end.try_clone()?)?;
@@ -111,7 +132,7 @@ fn serve((config, listening): (Config, Listening)) -> std::io::Result<()> {
     let polling = config.polling;
     let options = Options { polling, rate: Box::new(move |_| rate), ..Options::default() };
     let switch = Lanes::new(options).map_err(std::io::Error::other)?;
-    let mut door = Door::open(config, listening, switch)?;
+    let mut door = Door::open(config, listening, switch)?.after(predecessor);
     log::say(&meaning);
     supervisor::ready(&meaning);
     let served = door.serve(told.as_fd());

@@ -370,7 +370,7 @@ impl Link for PacketLink {
         }
         if handed == 0 {
             self.note_empty_poll();
-            if self.follower.has_slept() {
+            if self.follower.looks_why_awake() {
                 self.woken_by_no_frame();
             }
         } else {

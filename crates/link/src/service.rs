@@ -8,6 +8,7 @@ pub mod channel;
 mod link;
 pub mod protocol;
 pub mod socket;
+pub mod yields;
 
 pub use link::{ServiceLink, ServiceOptions};
 

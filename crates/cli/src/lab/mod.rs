@@ -230,6 +230,9 @@ struct MpirunArgs {
     /// What carries the messages.
     #[arg(long, value_enum, default_value = "emp")]
     over: Transport,
+    /// Start the service empd on every host of a lab that is made for this run.
+    #[arg(long, conflicts_with = "name")]
+    empd: bool,
     /// Which lab [default: $EMP_LAB, else emp if it is up, else one made for this run].
     #[arg(long)]
     name: Option<String>,

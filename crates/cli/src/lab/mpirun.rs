@@ -63,6 +63,14 @@ pub fn run(args: MpirunArgs) -> anyhow::Result<()> {
         eprintln!("emp: {warning}");
     }
     let lab = Lab::find_or_make(args.name)?;
+    match &lab {
+        Lab::Private(lab) if args.empd => lab.start_services()?,
+        Lab::Up(state) if args.empd => {
+            let State { name, .. } = &**state;
+            bail_user!("lab {name} is up: `emp lab up --empd` starts the service in one that stays")
+        }
+        _ => {}
+    }
     let hosts = lab.hosts();
     let names: Vec<&str> = hosts.iter().map(Host::name).collect();
     let places = spread(args.n, args.ppn, &names)?;

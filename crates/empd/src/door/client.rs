@@ -18,7 +18,19 @@ pub(super) enum State {
     /// It has a lent socket, or waits for it.
     Lent { tag: u16, interface: String },
     /// The switch has it.
-    Attached,
+    Attached { tag: u16 },
+    /// It is a service, which takes this one's place.
+    Successor,
+}
+
+impl State {
+    /// The tag whose frames it gets.
+    pub(super) const fn tag(&self) -> Option<u16> {
+        match self {
+            Self::Lent { tag, .. } | Self::Attached { tag } => Some(*tag),
+            Self::New | Self::Greeted | Self::Successor => None,
+        }
+    }
 }
 
 /// A client.

@@ -27,6 +27,25 @@ impl Listening {
         Self { socket, own: None }
     }
 
+    /// The same, with a place that is to be removed in the end, if it is still the same then.
+    #[must_use]
+    pub fn at_end_remove(mut self, path: &Path) -> Self {
+        let found = fs::symlink_metadata(path).ok().filter(|found| found.file_type().is_socket());
+        self.own = found.map(|found| (path.to_path_buf(), found.ino()));
+        self
+    }
+
+    /// Whether its place is to be removed in the end.
+    #[must_use]
+    pub fn is_own(&self) -> bool {
+        self.own.is_some()
+    }
+
+    /// Another service listens from now on, and its place is that one's.
+    pub(super) fn hand_over(&mut self) {
+        self.own = None;
+    }
+
     /// Listens at a path. A socket that nobody listens at any more is replaced.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 //! that a client does not take ends it.
 
 mod client;
+mod leaving;
 mod listening;
 
 use std::collections::HashMap;
@@ -19,9 +20,11 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::config::Config;
 use crate::lending::{Borrower, Lending, News};
+use crate::succession::Predecessor;
 use crate::switch::{Attachment, ClientNumber, Switch};
 use crate::{log, supervisor};
 use client::{Client, State};
+use leaving::Leaving;
 pub use listening::Listening;
 
 /// How long a client may be connected without having asked for anything.
@@ -47,6 +50,9 @@ pub struct Door<S> {
     next: ClientNumber,
     /// No descriptors are left: nobody is let in until then.
     paused: Option<Instant>,
+    leaving: Leaving,
+    /// Whose place this service has taken.
+    predecessor: Option<Predecessor>,
 }
 
 impl<S: Switch> Door<S> {
@@ -58,10 +64,18 @@ impl<S: Switch> Door<S> {
     pub fn open(config: Config, listening: Listening, switch: S) -> io::Result<Self> {
         let lending = Lending::start(config.limits.lent_per_user)?;
         let (clients, next, paused) = (HashMap::new(), 1, None);
-        Ok(Self { config, listening, lending, switch, clients, next, paused })
+        let (leaving, predecessor) = (Leaving::Not, None);
+        Ok(Self { config, listening, lending, switch, clients, next, paused, leaving, predecessor })
     }
 
-    /// Serves until `end` is readable.
+    /// The same after another service, which goes on with its clients: their tags are nobody else's.
+    #[must_use]
+    pub fn after(mut self, predecessor: Option<Predecessor>) -> Self {
+        self.predecessor = predecessor;
+        self
+    }
+
+    /// Serves until `end` is readable, or another service has taken its place and its clients are gone.
     ///
     /// # Errors
     ///
@@ -86,6 +100,10 @@ impl<S: Switch> Door<S> {
                 self.let_in();
             }
             self.put_out_silent();
+            self.hand_over();
+            if self.has_left() {
+                return Ok(());
+            }
             if watchdog.is_some_and(|every| told.elapsed() >= every) && self.switch.is_alive() {
                 told = Instant::now();
                 supervisor::alive();
@@ -103,6 +121,7 @@ impl<S: Switch> Door<S> {
         let ended = self.switch.ended();
         let times = asking
             .chain(self.paused)
+            .chain(self.leaves_at())
             .map(|at| at.saturating_duration_since(now))
             .chain(watchdog)
             .chain(ended.is_none().then_some(LOOK_EVERY));
@@ -115,7 +134,8 @@ impl<S: Switch> Door<S> {
         let mut entries = vec![entry(end), entry(self.lending.descriptor())];
         entries.extend(ended.map(entry));
         let callers = entries.len();
-        if self.paused.is_none() {
+        let lets_in = self.paused.is_none() && !self.is_leaving();
+        if lets_in {
             entries.push(entry(self.listening.descriptor()));
         }
         let first = entries.len();
@@ -129,7 +149,7 @@ impl<S: Switch> Door<S> {
         let heard = numbers.into_iter().zip(&entries[first..]);
         Ok(Awake {
             end: is_ready(&entries[0]),
-            callers: self.paused.is_none() && is_ready(&entries[callers]),
+            callers: lets_in && is_ready(&entries[callers]),
             clients: heard.filter(|(_, entry)| is_ready(entry)).map(|(number, _)| number).collect(),
         })
     }
@@ -198,6 +218,7 @@ impl<S: Switch> Door<S> {
             (Ok(Request::Hello(hello)), State::New) => self.welcome(number, hello),
             (Ok(Request::Lend(lend)), State::Greeted) => self.lend(number, lend),
             (Ok(Request::Attach(attach)), State::Greeted) => self.attach(number, attach),
+            (Ok(Request::Replace), State::Greeted) => self.replace(number),
             (Ok(_), _) => self.refuse(number, "this is not the time for that message"),
             (Err(malformed), _) => self.refuse(number, &malformed.to_string()),
         }
@@ -232,7 +253,12 @@ impl<S: Switch> Door<S> {
     }
 
     /// What holds for both kinds of requests.
-    fn check(&self, interface: &str, ethertype: u16) -> Result<(), String> {
+    fn check(
+        &self,
+        interface: &str,
+        ethertype: u16,
+        (tag, user): (u16, u32),
+    ) -> Result<(), String> {
         if !self.config.serves(interface) {
             let served = self.config.interfaces.join(", ");
             return Err(format!("{interface} is not served here, but {served}"));
@@ -240,6 +266,9 @@ impl<S: Switch> Door<S> {
         if ethertype != self.config.ethertype {
             let own = self.config.ethertype;
             return Err(format!("EtherType {ethertype:#06x} is not served here, but {own:#06x}"));
+        }
+        if self.predecessor.as_ref().is_some_and(|before| before.has(tag, user)) {
+            return Err("this node's tag is another user's: choose another name".into());
         }
         Ok(())
     }
@@ -255,7 +284,7 @@ impl<S: Switch> Door<S> {
         } else if lend.tag == TAG_EVERYONE {
             Err("the tag of a node can't be that of all".into())
         } else {
-            self.check(&lend.interface, lend.ethertype)
+            self.check(&lend.interface, lend.ethertype, (lend.tag, user))
         };
         if let Err(reason) = checked {
             return self.refuse(number, &reason);
@@ -283,8 +312,9 @@ impl<S: Switch> Door<S> {
     fn attach(&mut self, number: ClientNumber, attach: Attach) {
         let Some(client) = self.clients.get(&number) else { return };
         let (user, process) = (client.peer.user, client.peer.process);
+        let tag = attach.node.destination_tag();
         let checked = if self.config.attach.include(&client.peer) {
-            self.check(&attach.interface, attach.ethertype)
+            self.check(&attach.interface, attach.ethertype, (tag, user))
         } else {
             Err(format!("user {user} may not attach, but {}", self.config.attach))
         };
@@ -308,7 +338,7 @@ impl<S: Switch> Door<S> {
             Err(reason) => return self.refuse(number, &reason),
         };
         let Some(client) = self.clients.get_mut(&number) else { return };
-        client.state = State::Attached;
+        client.state = State::Attached { tag };
         let descriptors = [given.memory.as_fd(), given.bell.as_fd()];
         if client.tell(&Answer::Attached(given.answer), &descriptors).is_err() {
             self.gone(number);
@@ -358,8 +388,13 @@ impl<S: Switch> Door<S> {
         let Some(client) = self.clients.remove(&number) else { return };
         match client.state {
             State::New | State::Greeted => {}
+            // It is served by whoever listens then, which is nobody if it did not get so far.
+            State::Successor if matches!(self.leaving, Leaving::Asked(_)) => {
+                self.leaving = Leaving::Not;
+            }
+            State::Successor => {}
             State::Lent { .. } => self.lending.end(number),
-            State::Attached => self.switch.detach(number),
+            State::Attached { .. } => self.switch.detach(number),
         }
     }
 

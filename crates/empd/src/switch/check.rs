@@ -3,7 +3,7 @@
 //! A frame names its sender in two places (`FRAME-4`): by a tag, and where its kind has room by the whole identity. Both must be the
 //! client's, in every frame of a link frame (`BUNDLE-1`): receivers take them apart by the same function.
 
-use emp_wire::{HEADER_BYTES, Header, NodeId, frames};
+use emp_wire::{HEADER_BYTES, Header, NodeId, RelayUse, Relayed, frames, is_relayed};
 
 /// Whose frames are checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,8 +68,29 @@ impl Holder {
         if link_frame.len() > bytes_max {
             return Err(Refusal::Long);
         }
+        if is_relayed(link_frame) {
+            return self.check_relayed(link_frame);
+        }
+        self.check_frames(link_frame)
+    }
+
+    /// A frame for a node behind relays, or a search for one: the head and what it carries are the client's (`RELAY-1`).
+    #[cold]
+    fn check_relayed(&self, link_frame: &[u8]) -> Result<u16, Refusal> {
+        let Relayed { head, carried, .. } =
+            Relayed::parse(link_frame).map_err(|_| Refusal::Malformed)?;
+        // What cannot go on is said by relays, which have links of their own.
+        if head.usage == RelayUse::CutOff || head.source_tag != self.node.destination_tag() {
+            return Err(Refusal::Forged);
+        }
+        self.check_frames(carried)?;
+        Ok(head.destination_tag)
+    }
+
+    #[inline]
+    fn check_frames(&self, all: &[u8]) -> Result<u16, Refusal> {
         let mut first = None;
-        for frame in frames(link_frame) {
+        for frame in frames(all) {
             let (header, body) = Header::parse(frame).map_err(|_| Refusal::Malformed)?;
             if header.source_tag != self.source_tag {
                 return Err(Refusal::Forged);
@@ -88,7 +109,7 @@ impl Holder {
 
 #[cfg(test)]
 mod tests {
-    use emp_wire::{Epoch, Flags, Kind, Sequence};
+    use emp_wire::{Epoch, Flags, Kind, RELAY_HEAD_BYTES, RelayHead, Sequence};
 
     use super::*;
 
@@ -146,6 +167,37 @@ mod tests {
         // What links pad is no frame.
         let padded = [&own[..], &[0; 20]].concat();
         assert_eq!(holder.check(&padded, 1500), Ok(0x1234));
+    }
+
+    #[test]
+    fn behind_a_relays_head_are_own_frames() {
+        let holder = Holder::new(MINE);
+        let relayed = |usage, from: NodeId, carried: &[u8]| {
+            let head = RelayHead {
+                usage,
+                length: carried.len() as u16,
+                destination_tag: 0x4321,
+                source_tag: from.destination_tag(),
+                place: 0,
+                hops: 0,
+                smallest: 1500,
+            };
+            let mut bytes = [0; RELAY_HEAD_BYTES];
+            head.emit(&mut bytes);
+            [&bytes[..], carried].concat()
+        };
+        let (own, others) =
+            (frame(Kind::Hello, MINE, MINE, 40), frame(Kind::Data, OTHER, OTHER, 9));
+        for usage in [RelayUse::Forward, RelayUse::Search] {
+            assert_eq!(holder.check(&relayed(usage, MINE, &own), 1500), Ok(0x4321));
+            for forged in [relayed(usage, OTHER, &own), relayed(usage, MINE, &others)] {
+                assert_eq!(holder.check(&forged, 1500), Err(Refusal::Forged));
+            }
+            let short = relayed(usage, MINE, &own[..HEADER_BYTES - 1]);
+            assert_eq!(holder.check(&short, 1500), Err(Refusal::Malformed));
+        }
+        let cut_off = relayed(RelayUse::CutOff, MINE, &own);
+        assert_eq!(holder.check(&cut_off, 1500), Err(Refusal::Forged));
     }
 
     #[test]

@@ -52,6 +52,8 @@ const EVENTS: usize = 64;
 pub(super) enum Command {
     Attach(Box<Newcomer>),
     Detach(ClientNumber),
+    /// This link is to take the place of the one that there is, and so it is said when it has.
+    StepAside(Box<dyn Wire>, SyncSender<()>),
 }
 
 /// A client that is to be taken.
@@ -162,7 +164,10 @@ impl Lane {
             }
             match self.pace.idled(Instant::now) {
                 Next::Look => std::hint::spin_loop(),
-                Next::Yield => std::thread::yield_now(),
+                Next::Yield => {
+                    std::thread::yield_now();
+                    self.pace.is_back(Instant::now());
+                }
                 Next::Sleep => {
                     if !self.sleep() {
                         return;

@@ -20,8 +20,17 @@ use super::{Attachment, ClientNumber, Given, Switch};
 /// How long a lane may take to look at what it is told, before it counts as dead: it shares its core with others at worst.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Where a raw link stands to the others of its interface.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stand {
+    /// In their group: it gets what is no other member's.
+    Member,
+    /// Beside it, as another service has that place: it gets a copy of all.
+    Aside,
+}
+
 /// Makes the raw link of an interface (by name) and EtherType.
-pub type OpenWire = Box<dyn FnMut(&str, u16) -> Result<Box<dyn Wire>, String> + Send>;
+pub type OpenWire = Box<dyn FnMut(&str, u16, Stand) -> Result<Box<dyn Wire>, String> + Send>;
 
 /// What a user may send; `None`: all.
 pub type RateOf = Box<dyn Fn(u32) -> Option<Rate> + Send>;
@@ -41,8 +50,10 @@ impl Default for Options {
         Self {
             polling: Polling::default(),
             rate: Box::new(|_| None),
-            open: Box::new(|interface, ethertype| {
-                let options = PacketOptions { ethertype, ..PacketOptions::new(interface, TAG_ANY) };
+            open: Box::new(|interface, ethertype, stand| {
+                let usual = PacketOptions::new(interface, TAG_ANY);
+                let group = stand == Stand::Member;
+                let options = PacketOptions { ethertype, group, ..usual };
                 let link = PacketLink::open(&options).map_err(|error| error.to_string())?;
                 Ok(Box::new(link))
             }),
@@ -113,6 +124,7 @@ pub struct Lanes {
     lanes: HashMap<(String, u16), Running>,
     clients: HashMap<ClientNumber, (String, u16)>,
     board: Arc<Board>,
+    stand: Stand,
 }
 
 impl Lanes {
@@ -124,7 +136,7 @@ impl Lanes {
     pub fn new(options: Options) -> Result<Self, String> {
         let board = Board::new().map_err(|error| format!("starting the switch: {error}"))?;
         let (lanes, clients) = (HashMap::new(), HashMap::new());
-        Ok(Self { options, lanes, clients, board: Arc::new(board) })
+        Ok(Self { options, lanes, clients, board: Arc::new(board), stand: Stand::Member })
     }
 
     /// Each lane's interface and counts.
@@ -138,7 +150,7 @@ impl Lanes {
             self.lanes.remove(key);
         }
         if !self.lanes.contains_key(key) {
-            let wire = (self.options.open)(&key.0, key.1)?;
+            let wire = (self.options.open)(&key.0, key.1, self.stand)?;
             let lane = Running::start(wire, self.options.polling, &self.board)?;
             self.lanes.insert(key.clone(), lane);
         }
@@ -207,6 +219,23 @@ impl Switch for Lanes {
 
     fn take_lines(&mut self) -> Vec<String> {
         self.board.take_lines()
+    }
+
+    /// Each lane's new link gets all that comes before its old one leaves the group, so no frame is missed; some come by both.
+    fn step_aside(&mut self) -> Result<(), String> {
+        let mut wires = Vec::new();
+        for (interface, ethertype) in self.lanes.keys() {
+            wires.push((self.options.open)(interface, *ethertype, Stand::Aside)?);
+        }
+        self.stand = Stand::Aside;
+        for (lane, wire) in self.lanes.values().zip(wires) {
+            let (done, stands) = sync_channel(1);
+            if lane.commands.send(Command::StepAside(wire, done)).is_ok() {
+                lane.shared.wake();
+                let _ = stands.recv_timeout(PATIENCE);
+            }
+        }
+        Ok(())
     }
 
     fn is_alive(&mut self) -> bool {

@@ -22,7 +22,7 @@ mod shared;
 pub mod tags;
 
 pub use lane::CLIENTS_MAX;
-pub use lanes::{Lanes, OpenWire, Options, RateOf};
+pub use lanes::{Lanes, OpenWire, Options, RateOf, Stand};
 pub use shared::Counts;
 
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -86,6 +86,15 @@ pub trait Switch {
     /// Other lines for the log, of interfaces and clients, since this was last asked; [`ended`](Self::ended) tells of them too.
     fn take_lines(&mut self) -> Vec<String> {
         Vec::new()
+    }
+
+    /// Another service serves those that come from now on: lets it have what only one can have, and goes on with those that are here.
+    ///
+    /// # Errors
+    ///
+    /// A line: it cannot.
+    fn step_aside(&mut self) -> Result<(), String> {
+        Ok(())
     }
 
     /// Whether frames move: the service tells systemd's watchdog so.

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use emp_link::service::yields::Yields;
+
 /// How to wait for frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Polling {
@@ -32,9 +34,6 @@ const LOOKS: u32 = 64;
 /// for what they do not notice.
 const SPIN: Duration = Duration::from_micros(60);
 
-/// Empty turns between two looks at the clock, which costs as much as a few of them.
-const TURNS_PER_LOOK: u32 = 16;
-
 /// Turns between two looks at the bells of a switch that does not sleep: a system call of 0.3 µs, for which a client that was quiet waits
 /// some microseconds at most.
 pub const TURNS_PER_BELL: u32 = 32;
@@ -45,19 +44,34 @@ pub struct Pace {
     polling: Polling,
     empty: u32,
     since: Option<Instant>,
+    /// What giving the core away has shown, in times since `start`.
+    others: Yields,
+    start: Instant,
+    /// It gave the core away, and when.
+    away: Option<Duration>,
+    /// Others computed on the core when it was last looked.
+    lost: bool,
 }
 
 impl Pace {
     /// As said.
     #[must_use]
-    pub const fn new(polling: Polling) -> Self {
-        Self { polling, empty: 0, since: None }
+    pub fn new(polling: Polling) -> Self {
+        Self {
+            polling,
+            empty: 0,
+            since: None,
+            others: Yields::new(),
+            start: Instant::now(),
+            away: None,
+            lost: false,
+        }
     }
 
     /// A turn had work.
     #[inline]
     pub fn worked(&mut self) {
-        (self.empty, self.since) = (0, None);
+        (self.empty, self.since, self.away) = (0, None, None);
     }
 
     /// A turn had none.
@@ -67,22 +81,32 @@ impl Pace {
         match self.polling {
             Polling::Dedicated(_) => Next::Look,
             Polling::Sleeping => Next::Sleep,
-            Polling::Adaptive if self.empty < LOOKS => {
+            Polling::Adaptive if self.empty < LOOKS && !self.others.is_crowded() && !self.lost => {
                 if self.since.is_none() {
                     self.since = Some(now());
                 }
                 Next::Look
             }
             Polling::Adaptive => {
-                if self.empty.is_multiple_of(TURNS_PER_LOOK) {
-                    let now = now();
-                    let since = *self.since.get_or_insert(now);
-                    if now.saturating_duration_since(since) >= SPIN {
-                        return Next::Sleep;
-                    }
+                let now = now();
+                let since = *self.since.get_or_insert(now);
+                let at = now.saturating_duration_since(self.start);
+                self.lost = self.others.is_lost(at);
+                if self.lost || now.saturating_duration_since(since) >= SPIN {
+                    Next::Sleep
+                } else {
+                    self.away = Some(at);
+                    Next::Yield
                 }
-                Next::Yield
             }
+        }
+    }
+
+    /// The core is back after [`Next::Yield`].
+    #[inline]
+    pub fn is_back(&mut self, now: Instant) {
+        if let Some(from) = self.away.take() {
+            self.others.yielded(from, now.saturating_duration_since(self.start));
         }
     }
 }
@@ -111,6 +135,33 @@ mod tests {
             assert!(slept >= SPIN && slept < 2 * SPIN, "round {round}: after {slept:?}");
             assert!(turns[0] == LOOKS - 1 && turns[1] > 0, "{turns:?}");
         }
+    }
+
+    /// Where others wait as well, it lets them run after each look; where others compute, it sleeps at once for a while.
+    #[test]
+    fn an_adaptive_switch_learns_who_wants_its_core() {
+        let mut pace = Pace::new(Polling::Adaptive);
+        let mut now = Instant::now();
+        let yields = |pace: &mut Pace, now: &mut Instant, took: Duration| {
+            pace.worked();
+            let looks = (0..2 * LOOKS).find(|_| pace.idled(|| *now) == Next::Yield);
+            *now += took;
+            pace.is_back(*now);
+            looks
+        };
+        assert_eq!(yields(&mut pace, &mut now, Duration::from_micros(8)), Some(LOOKS - 1));
+        assert_eq!(yields(&mut pace, &mut now, Duration::from_micros(8)), Some(0), "crowded");
+        assert_eq!(yields(&mut pace, &mut now, Duration::from_nanos(200)), Some(0));
+        assert_eq!(yields(&mut pace, &mut now, Duration::from_millis(3)), Some(LOOKS - 1));
+        for _ in 0..50 {
+            pace.worked();
+            let slept = (0..=LOOKS).find(|_| pace.idled(|| now) == Next::Sleep);
+            assert!(slept.is_some(), "others compute");
+            now += Duration::from_millis(1);
+        }
+        now += Duration::from_millis(20);
+        pace.worked();
+        assert_eq!(pace.idled(|| now), Next::Yield, "it tries again");
     }
 
     #[test]

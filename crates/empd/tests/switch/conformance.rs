@@ -99,7 +99,7 @@ fn clients_across_a_cable_conform() {
         let setup = Setup {
             polling: Polling::Adaptive,
             rate: Box::new(|_| None),
-            open: Box::new(move |interface, _| {
+            open: Box::new(move |interface, _, _| {
                 let options = PacketOptions::new(interface, TAG_ANY);
                 let link = PacketLink::open(&options).map_err(|error| error.to_string())?;
                 Ok(Box::new(link))

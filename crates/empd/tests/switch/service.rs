@@ -128,7 +128,7 @@ impl Setup {
         Self {
             polling: Polling::Adaptive,
             rate: Box::new(|_| None),
-            open: Box::new(move |_, _| Ok(Box::new(SimWire::new(&fabric, index)))),
+            open: Box::new(move |_, _, _| Ok(Box::new(SimWire::new(&fabric, index)))),
             carrier: Carrier { index, mtu: MTU, mac: mac(index).as_mac().expect("it is one") },
             users: Vec::new(),
         }

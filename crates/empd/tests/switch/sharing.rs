@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use emp_link::{Fabric, Link, LinkAddress};
 use empd::switch::rates::Rate;
 
-use crate::hostile::{Verify, frame, send};
+use crate::frames::{frame, send};
+use crate::hostile::Verify;
 use crate::service::{PATIENCE, Service, Setup};
 
 const FLOOD: u32 = 0x2E2F_0003;

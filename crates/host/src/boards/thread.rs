@@ -27,7 +27,7 @@ pub(crate) fn run(shared: &Shared) {
             shared.signs.announce();
         }
         let quiet = now.since(quiet_since);
-        if wait_times.budget().is_none_or(|budget| quiet < budget) {
+        if wait_times.budget(now).is_none_or(|budget| quiet < budget) {
             drop(core);
             pause(shared, now, &mut last_yield, &mut wait_times);
             continue;
@@ -46,7 +46,7 @@ fn pause(shared: &Shared, now: Time, last_yield: &mut Time, wait_times: &mut Wai
     } else if wait_times.is_crowded() || now.since(*last_yield) >= shared.habits.yield_every {
         std::thread::yield_now();
         *last_yield = clock::now();
-        wait_times.yielded(last_yield.since(now));
+        wait_times.yielded(now, *last_yield);
     }
 }
 

@@ -83,7 +83,7 @@ impl<'a> Waiter<'a> {
             shared,
             interest,
             deadline: timeout.map_or(Time::NEVER, |timeout| now + clock::span(timeout)),
-            budget: core.wait_times.budget(),
+            budget: core.wait_times.budget(now),
             crowded: core.wait_times.is_crowded(),
             since: now,
             quiet_since: now,
@@ -119,8 +119,10 @@ impl<'a> Waiter<'a> {
 
     /// Notes a yield, and what it says of the cores.
     fn yielded(&mut self, core: &mut Core, before: Time, now: Time) {
-        core.wait_times.yielded(now.since(before));
+        core.wait_times.yielded(before, now);
         self.crowded = core.wait_times.is_crowded();
+        // Whoever got the core and computes makes this one sleep.
+        self.budget = core.wait_times.budget(now);
         self.last_yield = now;
     }
 

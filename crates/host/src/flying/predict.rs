@@ -4,7 +4,10 @@
 //! a thread spins for about twice as long as waits usually take, if that is worth it at all, then offers its core after
 //! each look for as long again, then sleeps. Waits that usually take longer than that are slept through nearly at once.
 
-use emp_firmware::Span;
+use std::time::Duration;
+
+use emp_firmware::{Span, Time};
+use emp_link::service::yields::Yields;
 
 use crate::choices::WaitMode;
 
@@ -29,17 +32,13 @@ const TYPICAL_MIN: Span = Span(500);
 /// Each wait moves the estimate by this part of itself: up if it took longer, down if not. So it settles at the median.
 const STEP: u64 = 8;
 
-/// A yield that took so long gave the core to others that wait as well, and give it back soon: one that finds nobody takes
-/// a twentieth of the shorter; one that lets a program compute takes a slice of the scheduler, at least thrice the longer.
-/// Yielding to such a program at each look would leave it nearly all of the core.
-const YIELD_TO_WAITERS: core::ops::Range<Span> = Span::us(5)..Span::us(250);
-
 /// What a node has learned of its waits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WaitTimes {
     mode: WaitMode,
     typical: Span,
-    crowded: bool,
+    /// What giving the core away has shown.
+    others: Yields,
     /// Times that waiting threads offered their core to others, and times that they slept.
     pub(crate) yields: u64,
     pub(crate) sleeps: u64,
@@ -47,14 +46,15 @@ pub(crate) struct WaitTimes {
 
 impl WaitTimes {
     pub(crate) const fn new(mode: WaitMode) -> Self {
-        Self { mode, typical: SPIN_MIN, crowded: false, yields: 0, sleeps: 0 }
+        Self { mode, typical: SPIN_MIN, others: Yields::new(), yields: 0, sleeps: 0 }
     }
 
     /// How long to spin without anything happening; `None` without end.
-    pub(crate) const fn budget(&self) -> Option<Span> {
+    pub(crate) fn budget(&self, now: Time) -> Option<Span> {
         match self.mode {
             WaitMode::Spin => None,
             WaitMode::Sleep => Some(Span(0)),
+            WaitMode::Adaptive if self.others.is_lost(since_start(now)) => Some(Span(0)),
             WaitMode::Adaptive => {
                 let twice = 2 * self.typical.0;
                 Some(if twice > SPIN_MAX.0 {
@@ -84,17 +84,21 @@ impl WaitTimes {
         }
     }
 
-    /// Learns from how long a yield took whether others that wait want this core.
+    /// Learns from a yield whether others want this core.
     #[inline]
-    pub(crate) fn yielded(&mut self, took: Span) {
+    pub(crate) fn yielded(&mut self, from: Time, to: Time) {
         self.yields += 1;
-        self.crowded = YIELD_TO_WAITERS.contains(&took);
+        self.others.yielded(since_start(from), since_start(to));
     }
 
-    /// Others want the cores: what one spins for may be waiting for this one.
+    /// Others that wait want the cores: what one spins for may be waiting for this one.
     pub(crate) const fn is_crowded(&self) -> bool {
-        self.crowded
+        self.others.is_crowded()
     }
+}
+
+const fn since_start(time: Time) -> Duration {
+    Duration::from_nanos(time.0)
 }
 
 #[cfg(test)]
@@ -104,7 +108,7 @@ mod tests {
     fn after(waits: impl IntoIterator<Item = u64>) -> Option<Span> {
         let mut times = WaitTimes::new(WaitMode::Adaptive);
         waits.into_iter().for_each(|us| times.learn(Span::us(us), false));
-        times.budget()
+        times.budget(Time(0))
     }
 
     #[test]
@@ -128,19 +132,26 @@ mod tests {
     fn what_was_cut_short_shows_only_that_waits_are_long() {
         let mut times = WaitTimes::new(WaitMode::Adaptive);
         (0..100).for_each(|_| times.learn(Span(0), true));
-        assert_eq!(times.budget(), Some(Span::us(100)));
+        assert_eq!(times.budget(Time(0)), Some(Span::us(100)));
         (0..100).for_each(|_| times.learn(Span::ms(1), true));
-        assert_eq!(times.budget(), Some(SPIN_LEAST));
+        assert_eq!(times.budget(Time(0)), Some(SPIN_LEAST));
     }
 
     #[test]
-    fn only_others_that_wait_are_yielded_to_always() {
-        let mut times = WaitTimes::new(WaitMode::Adaptive);
-        for (took, crowded) in [(0, false), (20, true), (1, false), (20, true), (3_000, false)] {
-            times.yielded(Span::us(took));
-            assert_eq!(times.is_crowded(), crowded, "{took} us");
+    fn who_lost_its_core_sleeps_at_once() {
+        let later = Time(10_000_000_000);
+        for (mode, budget) in [
+            (WaitMode::Adaptive, Some(Span(0))),
+            (WaitMode::Sleep, Some(Span(0))),
+            (WaitMode::Spin, None),
+        ] {
+            let mut times = WaitTimes::new(mode);
+            let before = times.budget(Time(1_000));
+            times.yielded(Time(1_000), Time(3_001_000));
+            assert_eq!(times.budget(Time(3_002_000)), budget, "{mode:?}");
+            assert_eq!(times.budget(later), before, "{mode:?}");
+            assert_eq!(times.yields, 1);
         }
-        assert_eq!(times.yields, 5);
     }
 
     #[test]
@@ -148,7 +159,7 @@ mod tests {
         for (mode, budget) in [(WaitMode::Spin, None), (WaitMode::Sleep, Some(Span(0)))] {
             let mut times = WaitTimes::new(mode);
             (0..100).for_each(|_| times.learn(Span::us(20), false));
-            assert_eq!(times.budget(), budget);
+            assert_eq!(times.budget(Time(0)), budget);
         }
     }
 }

@@ -23,6 +23,10 @@ use crate::{device, system};
 /// table is 3 KB, and nobody else's writing in it is the usual case.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
+/// Sleeps that ended without a frame for each look whether an error or a change of the interface ended them: mostly it was another
+/// descriptor of whoever slept, and the look takes two system calls. Until it is looked, sleeps end at once.
+const FRAMELESS_PER_LOOK: u32 = 4;
+
 /// Another interface has the name, and this process may not open sockets on it, or looks from another namespace.
 const UNUSABLE: &str = "is another one now, which this process cannot use";
 
@@ -37,6 +41,8 @@ pub(super) struct Follower {
     ready: OwnedFd,
     /// Somebody has slept, or is about to.
     slept: Cell<bool>,
+    /// Sleeps without a frame since the last look.
+    frameless: u32,
     /// There may be something new.
     due: bool,
     looked: Instant,
@@ -64,6 +70,7 @@ impl Follower {
             ready: system::any_of(watched.into_iter().chain([socket]))?,
             changes,
             slept: Cell::new(false),
+            frameless: 0,
             due: false,
             looked: Instant::now(),
             mtu,
@@ -83,10 +90,19 @@ impl Follower {
         self.slept.set(true);
     }
 
-    /// True once after a sleep.
+    /// There was no frame. True if a sleep has ended before, and it is time to look why.
     #[inline]
-    pub(super) fn has_slept(&self) -> bool {
-        self.slept.get() && self.slept.replace(false)
+    pub(super) fn looks_why_awake(&mut self) -> bool {
+        if !self.slept.get() {
+            return false;
+        }
+        self.slept.set(false);
+        self.frameless += 1;
+        let looks = self.frameless >= FRAMELESS_PER_LOOK;
+        if looks {
+            self.frameless = 0;
+        }
+        looks
     }
 
     /// Takes what the kernel says of changes.

@@ -1,11 +1,15 @@
 //! The messages between a client and the service: fixed layout, numbers big endian, one message a datagram.
 //!
-//! A client says [`Hello`] first and then one request, [`Lend`] or [`Attach`]; it may send both at once. The service answers each, in
+//! A client says [`Hello`] first and then one request, [`Lend`] or [`Attach`] (or a new service [`Request::Replace`]); it may send both at once. The service answers each, in
 //! order, with [`Welcome`] and with [`Lent`] or [`Attached`], or with [`Refused`], after which it closes the connection. What was
 //! given is given for as long as the connection is open. Each message begins with its kind; what is not one of this version, has
 //! another length, or names what can't be is no message ([`Malformed`]).
 
+mod fields;
+
 use emp_wire::NodeId;
+
+use fields::{Fields, Writer};
 
 /// Version of these messages and of what they hand over. Another one's are refused, which both sides say with their versions.
 pub const VERSION: u16 = 1;
@@ -19,15 +23,21 @@ const NAME_BYTES: usize = 16;
 /// Bytes of the longest reason in a [`Refused`]: a line.
 pub const REASON_BYTES: usize = 240;
 
+/// Most entries of a [`Held`]: as many as fit into a message.
+pub const HOLDINGS_MAX: usize = REASON_BYTES / 6;
+
 /// Bytes of the longest message, and one more, so that a longer one is seen to be one.
 pub const BUFFER_BYTES: usize = REASON_BYTES + 3;
 
 const HELLO: u8 = 1;
 const LEND: u8 = 2;
 const ATTACH: u8 = 3;
+const REPLACE: u8 = 4;
 const WELCOME: u8 = 0x81;
 const LENT: u8 = 0x82;
 const ATTACHED: u8 = 0x83;
+const HELD: u8 = 0x84;
+const HANDED: u8 = 0x85;
 const REFUSED: u8 = 0xff;
 
 /// Bytes that are no message of this version.
@@ -116,6 +126,30 @@ pub struct Attached {
     pub memory_bytes: u32,
 }
 
+/// A destination tag, and the user whose node has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Holding {
+    /// The tag.
+    pub tag: u16,
+    /// The user's number.
+    pub user: u32,
+}
+
+/// To the service's successor: what its clients hold, at most [`HOLDINGS_MAX`] in a message. Nobody else may have their tags for as long as
+/// the connection is open, as this service goes on serving them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Held {
+    /// Some of them.
+    pub holdings: Vec<Holding>,
+}
+
+/// To the service's successor, after all that its clients hold: the listening socket comes with it (one descriptor).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Handed {
+    /// The service has made the socket, and not somebody who removes it in the end.
+    pub own: bool,
+}
+
 /// An interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Carrier {
@@ -141,6 +175,8 @@ pub enum Request {
     Hello(Hello),
     Lend(Lend),
     Attach(Attach),
+    /// Asks the service to let the asker take new clients in its place: of the same user, or root. Answered with [`Held`] and [`Handed`].
+    Replace,
 }
 
 /// What the service says.
@@ -150,6 +186,8 @@ pub enum Answer {
     Welcome(Welcome),
     Lent(Lent),
     Attached(Attached),
+    Held(Held),
+    Handed(Handed),
     Refused(Refused),
 }
 
@@ -183,6 +221,7 @@ impl Request {
                 node: NodeId(fields.long()?),
                 token: fields.long()?,
             }),
+            REPLACE => Self::Replace,
             kind => return Err(Malformed::Kind(kind)),
         };
         fields.end()?;
@@ -207,6 +246,7 @@ impl Request {
                 .bytes(&ethertype.to_be_bytes())
                 .bytes(&node.0.to_be_bytes())
                 .bytes(&token.to_be_bytes()),
+            Self::Replace => Writer::new(REPLACE),
         }
         .0
     }
@@ -244,6 +284,8 @@ impl Answer {
                 carrier: fields.carrier()?,
                 memory_bytes: fields.word()?,
             }),
+            HELD => Self::Held(Held { holdings: fields.holdings()? }),
+            HANDED => Self::Handed(Handed { own: fields.truth()? }),
             REFUSED => Self::Refused(Refused { reason: fields.line()? }),
             kind => return Err(Malformed::Kind(kind)),
         };
@@ -269,125 +311,15 @@ impl Answer {
             Self::Attached(Attached { carrier, memory_bytes }) => {
                 Writer::new(ATTACHED).carrier(carrier).bytes(&memory_bytes.to_be_bytes())
             }
+            Self::Held(Held { holdings }) => {
+                holdings.iter().fold(Writer::new(HELD), |writer, Holding { tag, user }| {
+                    writer.bytes(&tag.to_be_bytes()).bytes(&user.to_be_bytes())
+                })
+            }
+            Self::Handed(Handed { own }) => Writer::new(HANDED).bytes(&[u8::from(*own)]),
             Self::Refused(Refused { reason }) => Writer::new(REFUSED).line(reason),
         }
         .0
-    }
-}
-
-/// What is left of a message.
-struct Fields<'a> {
-    kind: u8,
-    rest: &'a [u8],
-    /// Of the whole.
-    length: usize,
-}
-
-impl<'a> Fields<'a> {
-    fn of(bytes: &'a [u8]) -> Result<Self, Malformed> {
-        let (kind, rest) = bytes.split_first().ok_or(Malformed::Length(0))?;
-        Ok(Self { kind: *kind, rest, length: bytes.len() })
-    }
-
-    fn take<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
-        let (front, rest) = self.rest.split_first_chunk().ok_or(Malformed::Length(self.length))?;
-        self.rest = rest;
-        Ok(*front)
-    }
-
-    fn magic(&mut self) -> Result<(), Malformed> {
-        if self.take()? == MAGIC { Ok(()) } else { Err(Malformed::Magic) }
-    }
-
-    fn truth(&mut self) -> Result<bool, Malformed> {
-        match self.take()? {
-            [0] => Ok(false),
-            [1] => Ok(true),
-            _ => Err(Malformed::Field("a yes or no that is neither")),
-        }
-    }
-
-    fn half(&mut self) -> Result<u16, Malformed> {
-        self.take().map(u16::from_be_bytes)
-    }
-
-    fn word(&mut self) -> Result<u32, Malformed> {
-        self.take().map(u32::from_be_bytes)
-    }
-
-    fn long(&mut self) -> Result<u64, Malformed> {
-        self.take().map(u64::from_be_bytes)
-    }
-
-    fn carrier(&mut self) -> Result<Carrier, Malformed> {
-        Ok(Carrier { index: self.word()?, mtu: self.word()?, mac: self.take()? })
-    }
-
-    /// The name of an interface: what the kernel takes for one, then zeros.
-    fn name(&mut self) -> Result<String, Malformed> {
-        let bytes = self.take::<NAME_BYTES>()?;
-        let length = bytes.iter().position(|byte| *byte == 0).unwrap_or(NAME_BYTES);
-        let (name, padding) = bytes.split_at(length);
-        let fits = |byte: &u8| byte.is_ascii_graphic() && *byte != b'/';
-        let ends = !padding.is_empty() && padding.iter().all(|byte| *byte == 0);
-        if name.is_empty() || !ends || !name.iter().all(fits) {
-            return Err(Malformed::Field("a name that no interface can have"));
-        }
-        Ok(name.iter().copied().map(char::from).collect())
-    }
-
-    /// All the rest as a line of text.
-    fn line(&mut self) -> Result<String, Malformed> {
-        let bytes = std::mem::take(&mut self.rest);
-        if bytes.len() > REASON_BYTES {
-            return Err(Malformed::Length(self.length));
-        }
-        let text = std::str::from_utf8(bytes).ok().filter(|text| !text.contains(char::is_control));
-        text.map(str::to_owned).ok_or(Malformed::Field("a reason that is no line of text"))
-    }
-
-    fn end(&self) -> Result<(), Malformed> {
-        if self.rest.is_empty() { Ok(()) } else { Err(Malformed::Length(self.length)) }
-    }
-}
-
-/// A message being written.
-struct Writer(Vec<u8>);
-
-impl Writer {
-    fn new(kind: u8) -> Self {
-        Self(vec![kind])
-    }
-
-    fn bytes(mut self, bytes: &[u8]) -> Self {
-        self.0.extend_from_slice(bytes);
-        self
-    }
-
-    /// A name that is too long becomes one that nobody has: the receiver says so.
-    fn name(mut self, name: &str) -> Self {
-        let mut field = [0; NAME_BYTES];
-        let length = name.len().min(NAME_BYTES);
-        field[..length].copy_from_slice(&name.as_bytes()[..length]);
-        self.0.extend(field);
-        self
-    }
-
-    fn carrier(self, carrier: &Carrier) -> Self {
-        self.bytes(&carrier.index.to_be_bytes())
-            .bytes(&carrier.mtu.to_be_bytes())
-            .bytes(&carrier.mac)
-    }
-
-    /// As much of a text as there is room for, as one line.
-    fn line(mut self, text: &str) -> Self {
-        for letter in text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }) {
-            if self.0.len() + letter.len_utf8() > 1 + REASON_BYTES {
-                break;
-            }
-            self.0.extend(letter.encode_utf8(&mut [0; 4]).as_bytes());
-        }
-        self
     }
 }
 
@@ -397,7 +329,7 @@ mod tests {
 
     use super::*;
 
-    fn requests() -> [Request; 3] {
+    fn requests() -> [Request; 4] {
         let interface = String::from("enp0s31f6.4094a");
         [
             Request::Hello(Hello { version: VERSION, namespace: 0xF000_0098 }),
@@ -413,10 +345,11 @@ mod tests {
                 node: NodeId(7 << 40),
                 token: 5,
             }),
+            Request::Replace,
         ]
     }
 
-    fn answers() -> [Answer; 4] {
+    fn answers() -> [Answer; 6] {
         let carrier = Carrier { index: 3, mtu: 9000, mac: [2, 0, 0, 0, 0, 9] };
         let refused = Refused { reason: "user ŝ is in no group that …".into() };
         [
@@ -429,6 +362,8 @@ mod tests {
             Answer::Lent(Lent { carrier, slot_bytes: 2048, slots: 1024 }),
             Answer::Attached(Attached { carrier, memory_bytes: 1 << 20 }),
             Answer::Refused(refused),
+            Answer::Held(Held { holdings: vec![Holding { tag: 7, user: 65_534 }; HOLDINGS_MAX] }),
+            Answer::Handed(Handed { own: true }),
         ]
     }
 
@@ -499,7 +434,7 @@ mod tests {
         }
 
         #[test]
-        fn a_changed_byte_is_no_panic(which in 0..3usize, at in 0..64usize, to in any::<u8>()) {
+        fn a_changed_byte_is_no_panic(which in 0..4usize, at in 0..64usize, to in any::<u8>()) {
             let mut bytes = requests()[which].emit();
             let at = at % bytes.len();
             bytes[at] = to;

@@ -2,15 +2,19 @@
 
 use std::time::Instant;
 
+use emp_link::Wire;
 use nix::sys::epoll::{EpollEvent, EpollFlags};
 
 use super::super::client::{Client, Place};
 use super::super::rates::Rate;
 use super::super::tags::Slot;
-use super::{Command, Lane, Newcomer};
+use super::{Command, Lane, Newcomer, WIRE};
 
 /// Most clients of one interface: more than processes run on a machine that has one use for them, and half a gigabyte.
 pub const CLIENTS_MAX: usize = 1024;
+
+/// Turns in which what a link has got is taken before it goes: its ring several times over, which a flood would fill again and again.
+const LEFT_TURNS: usize = 256;
 
 impl Lane {
     /// A client has mapped its memory: from now on it is there, and is told so.
@@ -72,7 +76,31 @@ impl Lane {
                     self.part(*slot);
                 }
             }
+            Command::StepAside(wire, done) => {
+                self.step_aside(wire);
+                let _ = done.send(());
+            }
         }
+    }
+
+    /// Goes on by another link, which gets what comes already: what the one that there was has got is taken first.
+    fn step_aside(&mut self, wire: Box<dyn Wire>) {
+        for _ in 0..LEFT_TURNS {
+            if !self.arrivals() {
+                break;
+            }
+        }
+        if let Some(ready) = self.wire.readiness() {
+            let _ = self.epoll.delete(ready);
+        }
+        let before = std::mem::replace(&mut self.wire, wire);
+        emp_link::let_go(before);
+        if let Some(ready) = self.wire.readiness()
+            && let Err(error) = self.epoll.add(ready, EpollEvent::new(EpollFlags::EPOLLIN, WIRE))
+        {
+            self.shared.note(format!("watching the link: {error}"));
+        }
+        self.look_at_wire(Instant::now());
     }
 
     fn take(&mut self, client: Client, rate: Option<Rate>) -> Result<(), String> {

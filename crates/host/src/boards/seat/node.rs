@@ -91,7 +91,7 @@ impl Seat {
             sends: core.requests.count(OpKind::Send),
             receives: core.requests.count(OpKind::Receive),
             frames_dropped: core.dropped_unsent(),
-            spin_budget: core.wait_times.budget().map(clock::duration),
+            spin_budget: core.wait_times.budget(core.now()).map(clock::duration),
             yields: core.wait_times.yields,
             sleeps: core.wait_times.sleeps,
         }

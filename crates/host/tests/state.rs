@@ -5,7 +5,7 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{BOARDS, LONG, impatient, on};
-use emp_host::{Board, Node, NodeId, Selector, StateFile, link::Fabric};
+use emp_host::{Board, Counter, Node, NodeId, Selector, StateFile, link::Fabric};
 use emp_state::{Peer, PeerState, Snapshot};
 
 /// What this process's node of this name shows.
@@ -122,6 +122,39 @@ fn what_happened_last_is_shown_though_nothing_happens_any_more() {
         assert_eq!(later.in_since, first.in_since, "nothing has moved");
         drop((waits, to));
     }
+}
+
+/// What was asked for of a long message shows while its sender does nothing, and goes with what comes.
+#[test]
+fn blocks_that_a_silent_sender_owes_are_shown() {
+    let [a, b] = nodes(["owes", "asks"], Board::Inline { guardian: false });
+    let (from, to) = (a.endpoint(1).unwrap(), b.endpoint(1).unwrap());
+    let bytes: Vec<u8> = (0..4 << 20).map(|at: u32| at as u8).collect();
+    let mut got = to.receive(Selector::bits(1), vec![0; bytes.len()]).unwrap();
+    let mut sent = from.send(("asks", 1), 1, bytes.clone()).unwrap();
+    let owed = || {
+        let found = shown("asks").expect("it runs");
+        peer(&found, "owes").map_or(0, |peer| peer.in_pulls)
+    };
+    let begin = Instant::now();
+    // Both, until the receiver has asked; then it alone.
+    while b.counters().get(Counter::PullsSent) == 0 {
+        [&a, &b].into_iter().for_each(Node::progress);
+        assert!(begin.elapsed() < LONG && !got.test());
+    }
+    while owed() == 0 {
+        b.progress();
+        assert!(begin.elapsed() < LONG);
+    }
+    while !(got.test() && sent.test()) {
+        [&a, &b].into_iter().for_each(Node::progress);
+        assert!(begin.elapsed() < LONG);
+    }
+    while owed() > 0 {
+        b.progress();
+        assert!(begin.elapsed() < LONG);
+    }
+    assert!(got.wait(LONG).unwrap().buffer == bytes);
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::field::{Field, Text, record};
 pub const MAGIC: [u8; 8] = *b"EMPSTATE";
 
 /// The version of this layout.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Where the identity lies.
 pub(crate) const IDENTITY_AT: usize = 64;
@@ -240,10 +240,8 @@ record! {
         state: u8,
         /// Paths to it that can be used.
         paths_up: u8,
-        /// Its host takes datagrams for it, as was asked while it was silent.
-        host_takes: u8,
         /// Nothing yet.
-        spare: [u8; 4],
+        spare: [u8; 5],
         /// When a frame last came from it.
         heard: u64,
         /// Since when it is in this state.

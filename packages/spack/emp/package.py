@@ -1,7 +1,11 @@
 # UNTRIED: written by Spack's documentation; no Spack was at hand to run it.
 #
-#   spack repo create myrepo; cp -r packages/spack/emp myrepo/packages/; spack repo add myrepo
+#   spack repo create myrepo; cp -r packages/spack/emp myrepo/packages/; spack repo add myrepo     (as `spack repo create` says)
 #   spack dev-build --source-path=/path/to/emp emp@main
+#
+# For Spack 1.0 and newer, whose build systems are in its repository of packages.
+from spack_repo.builtin.build_systems.generic import Package
+
 from spack.package import *
 
 
@@ -21,8 +25,9 @@ class Emp(Package):
 
     def install(self, spec, prefix):
         cargo = which("cargo")
-        cargo("build", "--release", "--locked", "-p", "emp-cli", "-p", "emp-fi", "-p", "emp-mx", "-p", "emp-vipl", "-p", "emp-vmmc")
-        make("install-built", "PREFIX={0}".format(prefix))
+        parts = ("cli", "empd", "fi", "mx", "vipl", "vmmc")
+        cargo("build", "--release", "--locked", *(word for part in parts for word in ("-p", "emp-" + part)))
+        make("install-built", f"PREFIX={prefix}", f"PROVIDER_DIR={prefix.lib.libfabric}")
 
     def setup_run_environment(self, env):
         env.prepend_path("FI_PROVIDER_PATH", self.prefix.lib.libfabric)

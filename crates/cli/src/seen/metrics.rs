@@ -125,9 +125,58 @@ impl Gathered {
     }
 }
 
+/// Some labels, and more of them. Values are escaped here, as the registry's encoder writes them as they are, and names of nodes and jobs
+/// are what others chose.
 fn with(of: &Labels, more: &[(&str, String)]) -> Labels {
-    let more = more.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
+    let escaped = |value: &str| value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    let more = more.iter().map(|(name, value)| ((*name).to_owned(), escaped(value)));
     of.iter().cloned().chain(more).collect()
+}
+
+/// What values that are made here begin with: a node's counter of such a name would be of two kinds.
+const TAKEN: [&str; 5] = ["link_", "peer_", "path_", "node_", "state_"];
+
+/// What the format gives a meaning at the end of a name.
+const ENDINGS: [&str; 7] = ["_total", "_created", "_info", "_count", "_sum", "_bucket", "_gsum"];
+
+/// A counter that a file names so may be the name of a value: letters, digits and underscores, and no other value's.
+fn is_name(counter: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+    !counter.is_empty()
+        && counter.bytes().all(plain)
+        && !TAKEN.iter().any(|taken| counter.starts_with(taken))
+        && !ENDINGS.iter().any(|ending| counter.ends_with(ending))
+        && ![SENDS, RECEIVES, DROPPED, REFUSED].contains(&format!("emp_{counter}").as_str())
+}
+
+const SENDS: &str = "emp_sends";
+const RECEIVES: &str = "emp_receives";
+const DROPPED: &str = "emp_frames_dropped";
+const REFUSED: &str = "emp_operations_refused";
+
+/// What a node counts: each thing by its name, reasons for one thing as its labels.
+fn counted(node: &emp_state::Snapshot, labels: &Labels, all: &mut Gathered) {
+    for counter in &node.counters {
+        let name = counter.name.show();
+        let by_reason = [
+            ("drop_", DROPPED, "Frames dropped, by reason"),
+            ("refused_", REFUSED, "One-sided operations of peers refused, by reason"),
+        ];
+        let reason = by_reason.iter().find_map(|(begins, family, help)| {
+            Some((*family, *help, name.strip_prefix(begins)?))
+        });
+        match reason {
+            Some((family, help, reason)) => {
+                let labels = with(labels, &[("reason", reason.to_owned())]);
+                all.count(family, help, labels, counter.value);
+            }
+            None if is_name(&name) => {
+                let help = format!("What emp counters calls {name}");
+                all.count(&format!("emp_{name}"), &help, labels.clone(), counter.value);
+            }
+            None => {}
+        }
+    }
 }
 
 /// All that is seen as OpenMetrics text.
@@ -135,46 +184,21 @@ pub fn text(seen: &Seen) -> anyhow::Result<String> {
     let mut all = Gathered::default();
     for node in &seen.nodes {
         let identity = &node.identity;
-        let labels: Labels = vec![
-            ("node".into(), show::node(node)),
-            ("process".into(), identity.process.to_string()),
-        ];
+        let own = [("node", show::node(node)), ("process", identity.process.to_string())];
+        let labels = with(&Labels::new(), &own);
         let info = [
             ("version", identity.version.show()),
             ("job", identity.job.show()),
             ("rank", show::rank(node)),
             ("doing", doing(node.life).to_owned()),
         ];
-        all.gauge("emp_node", "A node that runs", with(&labels, &info), 1.0);
+        all.gauge("emp_node_info", "A node that runs", with(&labels, &info), 1.0);
         let age = seen.now.saturating_sub(node.now.written) as f64 / 1e9;
-        all.gauge(
-            "emp_state_age_seconds",
-            "Since when a node's file was not written",
-            labels.clone(),
-            age,
-        );
-        all.gauge("emp_sends", "Sends that have not ended", labels.clone(), node.now.sends.into());
-        all.gauge("emp_receives", "Receives likewise", labels.clone(), node.now.receives.into());
-        for counter in &node.counters {
-            let name = counter.name.show();
-            match name.strip_prefix("drop_") {
-                Some(reason) => {
-                    let labels = with(&labels, &[("reason", reason.to_owned())]);
-                    all.count(
-                        "emp_frames_dropped",
-                        "Frames dropped, by reason",
-                        labels,
-                        counter.value,
-                    );
-                }
-                None => all.count(
-                    &format!("emp_{name}"),
-                    &format!("What emp counters calls {name}"),
-                    labels.clone(),
-                    counter.value,
-                ),
-            }
-        }
+        let help = "Since when a node's file was not written";
+        all.gauge("emp_state_age_seconds", help, labels.clone(), age);
+        all.gauge(SENDS, "Sends that have not ended", labels.clone(), node.now.sends.into());
+        all.gauge(RECEIVES, "Receives likewise", labels.clone(), node.now.receives.into());
+        counted(node, &labels, &mut all);
         links(node, &labels, &mut all);
         peers(node, &labels, &mut all);
     }
@@ -237,6 +261,117 @@ fn peers(node: &emp_state::Snapshot, labels: &Labels, all: &mut Gathered) {
                 path.flight.into(),
             );
             all.gauge("emp_path_window_bytes", "Bytes that may be", labels, path.window.into());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::path::PathBuf;
+
+    use emp_state::process::Life;
+    use emp_state::layout::Counter;
+    use emp_state::{Identity, Link, Now, Peer, Snapshot, Text};
+
+    use super::*;
+
+    /// A node whose file says what its owner likes.
+    fn node(name: &str, counters: &[&str]) -> Snapshot {
+        let counter = |name: &&str| Counter { name: Text::new(name), value: 3 };
+        let way = emp_state::Path { flags: emp_state::Path::THERE, ..emp_state::Path::default() };
+        let peer = Peer { node: 7, name: Text::new("b\"c"), paths: [way; 3], ..Peer::default() };
+        Snapshot {
+            path: PathBuf::new(),
+            identity: Identity { name: Text::new(name), process: 9, ..Identity::default() },
+            life: Life::Elsewhere,
+            now: Now::default(),
+            links: vec![Link { kind: Text::new("udp"), ..Link::default() }],
+            counters: counters.iter().map(counter).collect(),
+            notes: Vec::new(),
+            peers: vec![peer],
+            torn: false,
+        }
+    }
+
+    /// Splits a sample into its name, its labels as they are written, and its value; panics where the grammar of OpenMetrics 1.0 does not allow it.
+    fn sample(line: &str) -> (&str, &str, f64) {
+        let end = line.find(['{', ' ']).expect("a name ends");
+        let (name, rest) = line.split_at(end);
+        let letters = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        assert!(name.bytes().all(letters) && !name.as_bytes()[0].is_ascii_digit(), "{line}");
+        let Some(mut rest) = rest.strip_prefix('{') else {
+            return (name, "", rest[1..].parse().expect("a number"));
+        };
+        let labels = rest;
+        loop {
+            let (label, value) = rest.split_once("=\"").expect("a label");
+            assert!(!label.is_empty() && label.bytes().all(letters), "{line}");
+            let mut escaped = false;
+            let end = value.find(|letter| {
+                let ends = letter == '"' && !escaped;
+                assert!(!escaped || "\\\"n".contains(letter), "{line}");
+                escaped = letter == '\\' && !escaped;
+                ends
+            });
+            rest = &value[end.expect("a value ends") + 1..];
+            match rest.strip_prefix(',') {
+                Some(more) => rest = more,
+                None => break,
+            }
+        }
+        let value = rest.strip_prefix("} ").expect("labels end");
+        let labels = &labels[..labels.len() - rest.len()];
+        (name, labels, value.parse().expect("a number"))
+    }
+
+    /// Reads all of a text as strictly, and gives the families.
+    fn families(text: &str) -> HashSet<&str> {
+        let body = text.strip_suffix("# EOF\n").expect("it ends");
+        let (mut all, mut series) = (HashSet::new(), HashSet::new());
+        let mut now = ("", "");
+        for line in body.lines() {
+            if let Some(help) = line.strip_prefix("# HELP ") {
+                let (name, _) = help.split_once(' ').expect("a text");
+                assert!(now.0 != name && all.insert(name), "{name} comes twice");
+                now = (name, "");
+            } else if let Some(kind) = line.strip_prefix("# TYPE ") {
+                let (name, kind) = kind.split_once(' ').expect("a type");
+                assert!(now == (name, "") && ["counter", "gauge"].contains(&kind), "{line}");
+                now = (name, kind);
+            } else {
+                let (name, labels, value) = sample(line);
+                let ending = if now.1 == "counter" { "_total" } else { "" };
+                assert_eq!(name, format!("{}{ending}", now.0), "{line}");
+                assert!(value >= 0.0 && series.insert((name, labels)), "{line}");
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn it_is_open_metrics_whatever_files_say() {
+        let honest = ["frames_sent", "drop_wrong_version", "drop_duplicate", "refused_bad_key"];
+        let odd = ["a\"} 1", "", "link_up", "sends", "x_total", "drop_\"", "Größe", "frames_dropped"];
+        let nodes = vec![node("ann", &honest), node("a\\\"\nb", &odd)];
+        let text = text(&Seen { nodes, now: 5_000_000_000 }).expect("written");
+        let found = families(&text);
+        for name in ["emp_frames_sent", "emp_frames_dropped", "emp_operations_refused", "emp_node_info"] {
+            assert!(found.contains(name), "{text}");
+        }
+        assert!(!found.iter().any(|name| name.starts_with("emp_drop_") || *name == "emp_x_total"));
+        let line = "emp_frames_dropped_total{node=\"ann\",process=\"9\",reason=\"wrong_version\"} 3\n";
+        assert!(text.contains(line), "{text}");
+    }
+
+    /// The check itself is held to what it must not let through.
+    #[test]
+    fn what_is_none_is_found_out() {
+        for bad in ["# EOF", "a 1\n# EOF\n", "# HELP a b\n# TYPE a counter\na 1\n# EOF\n"] {
+            assert!(std::panic::catch_unwind(|| families(bad)).is_err(), "{bad}");
+        }
+        for bad in ["a{b=\"c} 1", "a{b=\"\\x\"} 1", "a{b} 1", "1 1", "a x"] {
+            assert!(std::panic::catch_unwind(|| sample(bad)).is_err(), "{bad}");
         }
     }
 }

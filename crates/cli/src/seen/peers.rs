@@ -85,7 +85,7 @@ fn values(seen: &Seen) -> serde_json::Value {
             "in_waits_s": seconds(seen.now, peer.in_since), "out_messages": peer.out_messages,
             "out_awaiting": peer.out_awaiting, "out_frames": peer.out_frames, "out_timeouts": peer.out_timeouts,
             "out_refusals": peer.out_refusals, "in_messages": peer.in_messages,
-            "in_unexpected": peer.in_unexpected, "in_receives": peer.in_receives,
+            "in_unexpected": peer.in_unexpected, "in_pulls": peer.in_pulls, "in_receives": peer.in_receives,
             "frames_sent": peer.frames_sent, "frames_resent": peer.frames_resent, "paths_up": peer.paths_up,
             "paths": super::route::paths(node, peer),
         })

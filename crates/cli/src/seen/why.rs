@@ -245,8 +245,12 @@ fn met(node: &Snapshot, peer: &Peer, other: Option<&Snapshot>, now: u64) -> Stri
     }
     if peer.in_since > 0 {
         return format!(
-            "{me} waits since {since} for the rest of {} messages of {you}, which has stopped sending{}",
+            "{me} waits since {since} for the rest of {} messages of {you}, which has stopped sending{}{}",
             peer.in_messages,
+            match peer.in_pulls {
+                0 => String::new(),
+                blocks => format!(" and owes {blocks} blocks that {me} asked it for"),
+            },
             hint(other)
         );
     }

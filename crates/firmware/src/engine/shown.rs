@@ -35,6 +35,8 @@ pub struct PeerShown {
     pub out_mark: u64,
     /// Messages and answers from it that arrive, or wait for a receive.
     pub in_messages: u32,
+    /// Blocks of such that were asked for and are not wholly here.
+    pub in_pulls: u32,
     /// Moves with whatever comes from it.
     pub in_mark: u64,
     /// Frames sent to it for the first time, modulo 2³².
@@ -108,6 +110,7 @@ impl Firmware {
             out_refusals: out.refusals,
             out_mark: out.mark,
             in_messages: back.messages,
+            in_pulls: back.pulls,
             in_mark: back.mark,
             frames_sent: out.frames_sent,
             frames_lost: out.frames_lost,

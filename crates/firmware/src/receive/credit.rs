@@ -229,6 +229,11 @@ impl<K: Copy + Ord + core::hash::Hash> Credit<K> {
         (most / parts, out, blocks)
     }
 
+    /// Blocks that this sender was asked for, and that are not wholly here.
+    pub(super) fn blocks(&self, peer: u32) -> usize {
+        self.senders.get(&peer).map_or(0, |sender| sender.blocks)
+    }
+
     /// A block of so many bytes of this sender is here, or will not be.
     pub(super) fn end(&mut self, peer: u32, bytes: u64) {
         let Some(sender) = self.senders.get_mut(&peer) else { return };

@@ -8,6 +8,8 @@ use super::{ReceiveSide, Wants};
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Ingoing {
     pub(crate) messages: u32,
+    /// Blocks that were asked for and are not wholly here.
+    pub(crate) pulls: u32,
     pub(crate) mark: u64,
 }
 
@@ -17,7 +19,8 @@ impl ReceiveSide {
         let messages = self.incoming_of.count(peer) + self.fetches_of.count(peer);
         // It moves with whatever comes.
         let mark = u64::from(entry.received.next().0) << 32 | u64::from(entry.received.latest.0);
-        Ingoing { messages: messages as u32, mark }
+        let pulls = self.credit.blocks(peer) as u32;
+        Ingoing { messages: messages as u32, pulls, mark }
     }
 
     /// Receives that have no message yet, in post order by endpoint, at most so many of each: from whom, and their number among all posts.

@@ -269,6 +269,7 @@ impl Seat {
             out_refusals: shown.out_refusals,
             in_messages: shown.in_messages,
             in_unexpected: self.unexpected,
+            in_pulls: shown.in_pulls,
             in_receives: self.receives,
             granted: shown.granted,
             frames_sent: shown.frames_sent,

@@ -2,7 +2,8 @@
 
 mod lab_support;
 
-use std::process::Stdio;
+use std::os::unix::fs::FileExt;
+use std::process::{Command, Stdio};
 
 use emp_state::place::Readers;
 use emp_state::{Identity, Now, Text, Writer};
@@ -64,4 +65,51 @@ fn what_is_no_state_file_is_one_line_and_exit_code_2() {
         assert!(line.contains("nobody"), "{line}");
     }
     mistake(emp(&["top"]).stdin(Stdio::null()).env("EMP_STATE_DIR", &directory));
+}
+
+/// Who was stopped within a write is shown all the same, and it is said.
+#[test]
+fn a_file_that_was_being_written_is_shown_and_told_of() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let writer = written(&scratch.path().join("own"), 3);
+    let file = std::fs::OpenOptions::new().write(true).open(writer.path()).expect("it is mine");
+    // An odd sequence number before what changes.
+    file.write_all_at(&7u64.to_le_bytes(), 1_024).expect("written");
+    let output = emp(&["nodes", "--file"]).arg(writer.path()).output().expect("emp runs");
+    assert_eq!(output.status.code(), Some(0));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("rank-3"));
+    let said = stderr(&output);
+    assert!(said.contains("was being written when its process stopped"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+}
+
+/// One of another user: put into this one's directory it is refused, in that user's own it can't be read; neither is among this user's nodes.
+#[test]
+fn a_file_of_another_user_is_one_line_and_exit_code_2() {
+    if !is_root() {
+        return;
+    }
+    let scratch = tempfile::tempdir().expect("a directory");
+    let directory = scratch.path().join("own");
+    let (mine, foreign) = (written(&directory, 1), written(&directory, 2));
+    std::os::unix::fs::chown(foreign.path(), Some(65_534), Some(65_534)).expect("root may");
+    let line = mistake(emp(&["nodes", "--file"]).arg(foreign.path()));
+    assert!(line.contains("belongs to another user than its directory"), "{line}");
+    let all = emp(&["nodes"]).env("EMP_STATE_DIR", &directory).output().expect("emp runs");
+    let text = String::from_utf8_lossy(&all.stdout).into_owned();
+    assert!(all.status.success() && text.contains("rank-1") && !text.contains("rank-2"), "{text}");
+    assert_eq!(stderr(&all).lines().count(), 1, "{}", stderr(&all));
+
+    // As somebody who may look into the directory and not into the file.
+    let open = |path: &std::path::Path| {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(path, mode).expect("ours");
+    };
+    [scratch.path(), &directory].into_iter().for_each(open);
+    let program = scratch.path().join("emp");
+    std::fs::copy(env!("CARGO_BIN_EXE_emp"), &program).expect("copied");
+    let mut nobody = Command::new("setpriv");
+    nobody.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&program);
+    let line = mistake(nobody.args(["nodes", "--file"]).arg(mine.path()));
+    assert!(line.contains("can't be read: Permission denied"), "{line}");
 }

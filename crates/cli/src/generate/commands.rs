@@ -4,11 +4,7 @@ use clap::Command;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
-use super::{Page, topics};
-
-/// What `emp` says when it ends; see `error.rs`.
-const EXIT_STATUS: &str = "0 if it did what was asked for; 1 if something broke; 2 if what was asked for cannot be had, with one line \
-                           that says why. Commands that run another one end with its status.";
+use super::{Page, exit_status, topics};
 
 /// One page for each command that is not hidden.
 pub fn pages(command: Command) -> Vec<Page> {
@@ -64,7 +60,7 @@ fn ending(command: &Command, parent: Option<&str>) -> Roff {
     if let Some(more) = command.get_after_long_help().or(command.get_after_help()) {
         roff.control("SH", ["NOTES"]).text([roman(more.to_string())]);
     }
-    roff.control("SH", ["EXIT STATUS"]).text([roman(EXIT_STATUS)]);
+    roff.control("SH", ["EXIT STATUS"]).text([roman(exit_status::of(&name(command)))]);
     roff.control("SH", ["SEE ALSO"]);
     let mut others: Vec<String> = parent.iter().map(|parent| format!("{parent}(1)")).collect();
     others.extend(shown(command).map(|below| format!("{}(1)", name(below))));

@@ -2,6 +2,7 @@
 //! them can say what the program does not.
 
 mod commands;
+mod exit_status;
 mod markdown;
 mod topics;
 

@@ -67,6 +67,12 @@ impl Which {
     /// Looks. A file that shows no node is said in one line and passed over, unless it is the one that was named.
     pub fn look(&self) -> anyhow::Result<Seen> {
         let nodes = self.pick(self.look_at_all()?)?;
+        for node in nodes.iter().filter(|node| node.torn) {
+            eprintln!(
+                "emp: {} was being written when its process stopped: what it says may be of two moments",
+                node.path.display()
+            );
+        }
         Ok(Seen { nodes, now: monotonic() })
     }
 

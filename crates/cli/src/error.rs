@@ -61,7 +61,12 @@ impl std::error::Error for ReaderGone {}
 /// [`report`] keeps quiet about, where `println!` would panic.
 pub fn print(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    printed(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+}
+
+/// What came of writing to standard output, likewise.
+pub fn printed<T>(written: io::Result<T>) -> anyhow::Result<T> {
+    match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(ReaderGone.into()),
         written => Ok(written?),
     }

@@ -9,6 +9,7 @@ use emp_wire::Header;
 use serde_json::json;
 
 use crate::bail_user;
+use crate::error::printed;
 use crate::qlog::{self, Qlog};
 
 /// Bytes of the longest block that is read: a frame that a kernel segments later, with its options.
@@ -49,9 +50,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             Err(error) => bail_user!("{}: {error}", path.display()),
         },
     };
-    let written = || "writing the trace";
     let clock = ("system", "1970-01-01T00:00:00.000Z");
-    let mut log = Qlog::new(BufWriter::new(writer), &name, &name, clock).with_context(written)?;
+    let mut log =
+        printed(Qlog::new(BufWriter::new(writer), &name, &name, clock)).context(WRITING)?;
     let mut block = Vec::new();
     let mut first = true;
     while let Some(kind) = next_block(&mut file, &mut block) {
@@ -64,16 +65,18 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         if kind == PACKET
             && let Some(packet) = packet(&block)
         {
-            events(&mut log, &packet).with_context(written)?;
+            printed(events(&mut log, &packet)).context(WRITING)?;
         }
     }
     if first {
         bail_user!("{name} is empty");
     }
-    log.finish().with_context(written)?;
+    // What cannot be written is told of, and not lost with the last buffer.
+    printed(log.finish()).context(WRITING)?;
     Ok(())
 }
 
+const WRITING: &str = "writing the trace";
 const SECTION: u32 = 0x0A0D_0D0A;
 const PACKET: u32 = 6;
 

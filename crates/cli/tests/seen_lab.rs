@@ -30,11 +30,9 @@ fn inhabitant() {
             udp_peers: vec![at.parse().expect("an address")],
             ..AutoLinks::default()
         },
-        None => AutoLinks {
-            interfaces: vec!["emp0".into()],
-            memory: false,
-            ..AutoLinks::default()
-        },
+        None => {
+            AutoLinks { interfaces: vec!["emp0".into()], memory: false, ..AutoLinks::default() }
+        }
     };
     let node = Node::builder().name(words[0]).auto_links(auto).unreachable_after(LIFE).start();
     let node = node.expect("it starts");
@@ -110,7 +108,8 @@ impl Lab {
     fn talking(&self) -> [Inhabitant; 2] {
         let both = [self.start("b"), self.start("a b")];
         wait_until("a and b meet", || {
-            let text = emp(&["peers", "--json"]).env("EMP_STATE_DIR", self.states("emp-a")).output();
+            let text =
+                emp(&["peers", "--json"]).env("EMP_STATE_DIR", self.states("emp-a")).output();
             let text = String::from_utf8_lossy(&text.expect("emp runs").stdout).into_owned();
             text.contains("\"met\"")
         });
@@ -150,7 +149,8 @@ fn a_process_under_sigstop_is_named() {
     let [b, _a] = lab.talking();
     signal(&b.0, "STOP");
     // From the other host it is known that nothing is heard.
-    let elsewhere = ["a waits since", "for b, of which nothing was heard for", "its process is stopped"];
+    let elsewhere =
+        ["a waits since", "for b, of which nothing was heard for", "its process is stopped"];
     says(|| lab.why("emp-a", "b"), &elsewhere);
     // On its own host, why its peer has no answer of it.
     let process = b.0.id();

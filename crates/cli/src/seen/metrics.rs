@@ -128,7 +128,8 @@ impl Gathered {
 /// Some labels, and more of them. Values are escaped here, as the registry's encoder writes them as they are, and names of nodes and jobs
 /// are what others chose.
 fn with(of: &Labels, more: &[(&str, String)]) -> Labels {
-    let escaped = |value: &str| value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    let escaped =
+        |value: &str| value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
     let more = more.iter().map(|(name, value)| ((*name).to_owned(), escaped(value)));
     of.iter().cloned().chain(more).collect()
 }
@@ -162,9 +163,9 @@ fn counted(node: &emp_state::Snapshot, labels: &Labels, all: &mut Gathered) {
             ("drop_", DROPPED, "Frames dropped, by reason"),
             ("refused_", REFUSED, "One-sided operations of peers refused, by reason"),
         ];
-        let reason = by_reason.iter().find_map(|(begins, family, help)| {
-            Some((*family, *help, name.strip_prefix(begins)?))
-        });
+        let reason = by_reason
+            .iter()
+            .find_map(|(begins, family, help)| Some((*family, *help, name.strip_prefix(begins)?)));
         match reason {
             Some((family, help, reason)) => {
                 let labels = with(labels, &[("reason", reason.to_owned())]);
@@ -270,8 +271,8 @@ mod tests {
     use std::collections::HashSet;
     use std::path::PathBuf;
 
-    use emp_state::process::Life;
     use emp_state::layout::Counter;
+    use emp_state::process::Life;
     use emp_state::{Identity, Link, Now, Peer, Snapshot, Text};
 
     use super::*;
@@ -352,15 +353,19 @@ mod tests {
     #[test]
     fn it_is_open_metrics_whatever_files_say() {
         let honest = ["frames_sent", "drop_wrong_version", "drop_duplicate", "refused_bad_key"];
-        let odd = ["a\"} 1", "", "link_up", "sends", "x_total", "drop_\"", "Größe", "frames_dropped"];
+        let odd =
+            ["a\"} 1", "", "link_up", "sends", "x_total", "drop_\"", "Größe", "frames_dropped"];
         let nodes = vec![node("ann", &honest), node("a\\\"\nb", &odd)];
-        let text = text(&Seen { nodes, now: 5_000_000_000 }).expect("written");
+        let text = text(&Seen { nodes, now: 5_000_000_000, odd: Vec::new() }).expect("written");
         let found = families(&text);
-        for name in ["emp_frames_sent", "emp_frames_dropped", "emp_operations_refused", "emp_node_info"] {
+        for name in
+            ["emp_frames_sent", "emp_frames_dropped", "emp_operations_refused", "emp_node_info"]
+        {
             assert!(found.contains(name), "{text}");
         }
         assert!(!found.iter().any(|name| name.starts_with("emp_drop_") || *name == "emp_x_total"));
-        let line = "emp_frames_dropped_total{node=\"ann\",process=\"9\",reason=\"wrong_version\"} 3\n";
+        let line =
+            "emp_frames_dropped_total{node=\"ann\",process=\"9\",reason=\"wrong_version\"} 3\n";
         assert!(text.contains(line), "{text}");
     }
 

@@ -61,36 +61,45 @@ pub struct Seen {
     pub nodes: Vec<Snapshot>,
     /// Nanoseconds of the machine's clock.
     pub now: u64,
+    /// Files that show no node, or not all of it: a line each.
+    odd: Vec<String>,
 }
 
 impl Which {
     /// Looks. A file that shows no node is said in one line and passed over, unless it is the one that was named.
     pub fn look(&self) -> anyhow::Result<Seen> {
-        let nodes = self.pick(self.look_at_all()?)?;
-        for node in nodes.iter().filter(|node| node.torn) {
-            eprintln!(
-                "emp: {} was being written when its process stopped: what it says may be of two moments",
-                node.path.display()
-            );
-        }
-        Ok(Seen { nodes, now: monotonic() })
+        let seen = self.look_silently()?;
+        seen.odd.iter().for_each(|line| eprintln!("emp: {line}"));
+        Ok(seen)
     }
 
-    fn look_at_all(&self) -> anyhow::Result<Vec<Snapshot>> {
+    /// The same, with those lines to be said by the caller.
+    fn look_silently(&self) -> anyhow::Result<Seen> {
+        let (nodes, mut odd) = self.look_at_all()?;
+        let nodes = self.pick(nodes)?;
+        let torn = |node: &&Snapshot| node.torn;
+        odd.extend(nodes.iter().filter(torn).map(|node| {
+            let file = node.path.display();
+            format!("{file} was being written when its process stopped: what it says may be of two moments")
+        }));
+        Ok(Seen { nodes, now: monotonic(), odd })
+    }
+
+    fn look_at_all(&self) -> anyhow::Result<(Vec<Snapshot>, Vec<String>)> {
         if let Some(file) = &self.file {
             return match read(file) {
-                Ok(found) => Ok(vec![found]),
+                Ok(found) => Ok((vec![found], Vec::new())),
                 Err(refusal) => bail_user!("{} {refusal}", file.display()),
             };
         }
-        let mut nodes = Vec::new();
+        let (mut nodes, mut odd) = (Vec::new(), Vec::new());
         for (path, found) in look() {
             match found {
                 Ok(found) => nodes.push(found),
-                Err(refusal) => eprintln!("emp: {} {refusal}", path.display()),
+                Err(refusal) => odd.push(format!("{} {refusal}", path.display())),
             }
         }
-        Ok(nodes)
+        Ok((nodes, odd))
     }
 
     fn pick(&self, mut nodes: Vec<Snapshot>) -> anyhow::Result<Vec<Snapshot>> {

@@ -9,7 +9,7 @@ use crate::error::print;
 
 /// List the peers that nodes of this machine have something under way with, or had lately.
 ///
-/// RTT is a round trip by the first path, WINDOW what may be under way by it and FLIGHT what is, in bytes. OUT are messages to the peer that have
+/// A peer has a line, and one more for each path beside its first. RTT is a round trip by that path, WINDOW what may be under way by it and FLIGHT what is, in bytes. OUT are messages to the peer that have
 /// not ended, IN those from it that arrive or wait for a receive, RESENT frames that were lost. HEARD is how long ago something last came from it, WAITS since
 /// when nothing has moved.
 #[derive(clap::Args)]
@@ -36,7 +36,7 @@ pub fn text(seen: &Seen) -> String {
         "NODE", "PEER", "STATE", "LINK", "RTT", "WINDOW", "FLIGHT", "OUT", "IN", "RESENT", "HEARD",
         "WAITS",
     ];
-    let rows: Vec<_> = pairs(seen).map(|(node, peer)| row(seen.now, node, peer)).collect();
+    let rows: Vec<_> = pairs(seen).flat_map(|(node, peer)| rows(seen.now, node, peer)).collect();
     let mut text = table::render(heads, &rows);
     let left_out: u32 = seen.nodes.iter().map(|node| node.now.peers_left_out).sum();
     if left_out > 0 {
@@ -51,29 +51,40 @@ fn pairs(seen: &Seen) -> impl Iterator<Item = (&Snapshot, &Peer)> {
     seen.nodes.iter().flat_map(|node| node.peers.iter().map(move |peer| (node, peer)))
 }
 
-/// A peer in a line.
-pub fn row(now: u64, node: &Snapshot, peer: &Peer) -> [String; 12] {
-    let path = peer.paths().next();
-    let of = |value: fn(&emp_state::Path) -> String| path.map_or_else(|| "-".into(), value);
+/// A peer in a line, by its first path, and a line for each further path.
+pub fn rows(now: u64, node: &Snapshot, peer: &Peer) -> Vec<[String; 12]> {
     let since = [peer.out_since, peer.in_since].into_iter().filter(|at| *at > 0).min().unwrap_or(0);
-    [
+    let mut paths = peer.paths();
+    let [link, rtt, window, flight] = by_path(node, paths.next());
+    let first = [
         show::node(node),
         show::peer(peer),
         peer.state().word().into(),
-        path.map_or_else(|| "-".into(), |path| show::link(node, path.link)),
-        of(|path| if path.rtt_us == 0 { "-".into() } else { format!("{} µs", path.rtt_us) }),
-        of(
-            |path| {
-                if path.window > 1 << 30 { "all".into() } else { show::bytes(path.window.into()) }
-            },
-        ),
-        of(|path| show::bytes(path.flight.into())),
+        link,
+        rtt,
+        window,
+        flight,
         peer.out_messages.to_string(),
         peer.in_messages.to_string(),
         peer.frames_resent.to_string(),
         show::ago(now, peer.heard),
         show::ago(now, since),
-    ]
+    ];
+    let mut rows = vec![first];
+    rows.extend(paths.map(|path| {
+        let mut row = <[String; 12]>::default();
+        [row[3], row[4], row[5], row[6]] = by_path(node, Some(path));
+        row
+    }));
+    rows
+}
+
+/// Of a path: its link, round trip, window and flight.
+fn by_path(node: &Snapshot, path: Option<&emp_state::Path>) -> [String; 4] {
+    let Some(path) = path else { return [(); 4].map(|()| "-".into()) };
+    let rtt = if path.rtt_us == 0 { "-".into() } else { format!("{} µs", path.rtt_us) };
+    let window = if path.window > 1 << 30 { "all".into() } else { show::bytes(path.window.into()) };
+    [show::link(node, path.link), rtt, window, show::bytes(path.flight.into())]
 }
 
 fn values(seen: &Seen) -> serde_json::Value {

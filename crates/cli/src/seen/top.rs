@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use emp_state::Snapshot;
 use ratatui::Frame;
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind};
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
@@ -105,7 +105,7 @@ fn key(node: &Snapshot) -> (u32, u64) {
 impl Picture {
     fn new(seen: Seen) -> Self {
         let mut picture = Self {
-            seen: Seen { nodes: Vec::new(), now: 0 },
+            seen: Seen { nodes: Vec::new(), now: 0, odd: Vec::new() },
             before: HashMap::new(),
             rates: HashMap::new(),
             order: Order::Job,
@@ -191,6 +191,26 @@ impl Picture {
         ]
     }
 
+    /// What stands above the nodes.
+    fn title(&self, shown: usize) -> String {
+        let order = match self.order {
+            Order::Job => "name",
+            Order::Messages => "messages",
+            Order::Losses => "losses",
+            Order::Waits => "waits",
+        };
+        let odd = match self.seen.odd.as_slice() {
+            [] => String::new(),
+            [one] => format!("; {one}"),
+            more => format!("; {} files are odd: emp nodes tells", more.len()),
+        };
+        match shown {
+            0 => format!(" no node runs here, or none that you may see{odd} "),
+            1 => format!(" 1 node{odd} "),
+            more => format!(" {more} nodes by {order}{odd} "),
+        }
+    }
+
     /// A key was pressed. False: the end.
     fn press(&mut self, code: KeyCode) -> bool {
         if self.typing {
@@ -220,6 +240,11 @@ impl Picture {
     }
 }
 
+/// The node that they are peers of stands above them.
+const PEER_HEADS: [&str; 12] = [
+    "", "PEER", "STATE", "LINK", "RTT", "WINDOW", "FLIGHT", "OUT", "IN", "RESENT", "HEARD", "WAITS",
+];
+
 const HEADS: [&str; 11] = [
     "JOB",
     "RANK",
@@ -247,6 +272,33 @@ fn losses(node: &Snapshot) -> String {
     all.sort_by_key(|(_, value)| std::cmp::Reverse(*value));
     let all: Vec<String> = all.iter().map(|(name, value)| format!("{name} {value}")).collect();
     if all.is_empty() { "nothing was dropped or sent again".into() } else { all.join("  ") }
+}
+
+/// The peers of a node and their paths: who is waited for longest first, then who has most under way.
+fn peer_rows(node: &Snapshot, now: u64) -> Vec<[String; 12]> {
+    let mut all: Vec<_> = node.peers.iter().collect();
+    all.sort_by_key(|peer| {
+        let since = [peer.out_since, peer.in_since].into_iter().filter(|at| *at > 0).min();
+        (since.unwrap_or(u64::MAX), std::cmp::Reverse(peer.out_messages + peer.in_messages))
+    });
+    let mut rows: Vec<_> = all.into_iter().flat_map(|peer| peers::rows(now, node, peer)).collect();
+    rows.iter_mut().for_each(|row| row[0].clear());
+    rows
+}
+
+/// As wide as what is in each column, but for two that give way where there is no room.
+fn columns<const N: usize>(
+    heads: [&str; N],
+    rows: &[[String; N]],
+    yielding: [usize; 2],
+) -> Vec<Constraint> {
+    let width = |at: usize| {
+        let cells = rows.iter().map(|row| row[at].chars().count());
+        let width = cells.chain([heads[at].len()]).max().unwrap_or(0);
+        let width = u16::try_from(width).unwrap_or(u16::MAX);
+        if yielding.contains(&at) { Constraint::Max(width) } else { Constraint::Length(width) }
+    };
+    (0..N).map(width).collect()
 }
 
 fn once(picture: &Picture) -> String {
@@ -280,17 +332,22 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             if event::poll(every)? {
                 if let Event::Key(pressed) = event::read()?
                     && pressed.kind == KeyEventKind::Press
-                    && !picture.press(pressed.code)
+                    && (is_interrupt(&pressed) || !picture.press(pressed.code))
                 {
                     return Ok(());
                 }
             } else if !picture.stopped {
-                picture.take(args.which.look()?);
+                picture.take(args.which.look_silently()?);
             }
         }
     })();
     ratatui::restore();
     ended
+}
+
+/// Ctrl-C: a terminal that gives each key alone makes no signal of it.
+fn is_interrupt(pressed: &KeyEvent) -> bool {
+    pressed.code == KeyCode::Char('c') && pressed.modifiers.contains(KeyModifiers::CONTROL)
 }
 
 fn draw(frame: &mut Frame<'_>, picture: &mut Picture) {
@@ -304,30 +361,20 @@ fn draw(frame: &mut Frame<'_>, picture: &mut Picture) {
     let head = Style::default().add_modifier(Modifier::BOLD);
     let mut chosen = picture.chosen.clone();
     let shown = picture.shown();
-    let rows: Vec<Row<'_>> = shown.iter().map(|node| Row::new(picture.row(node))).collect();
-    let widths = [12, 7, 20, 8, 9, 9, 9, 9, 9, 8].map(Constraint::Length);
-    let widths: Vec<Constraint> = widths.into_iter().chain([Constraint::Min(10)]).collect();
-    let title = format!(" {} nodes ", shown.len());
-    let list = Table::new(rows, widths)
+    let rows: Vec<_> = shown.iter().map(|node| picture.row(node)).collect();
+    let widths = columns(HEADS, &rows, [2, 10]);
+    let list = Table::new(rows.into_iter().map(Row::new), widths)
         .header(Row::new(HEADS).style(head))
         .row_highlight_style(Style::default().add_modifier(Modifier::REVERSED))
-        .block(Block::bordered().title(title));
+        .block(Block::bordered().title(picture.title(shown.len())));
     frame.render_stateful_widget(list, above, &mut chosen);
     let node = chosen.selected().and_then(|at| shown.get(at.min(shown.len().saturating_sub(1))));
     if let Some(node) = node {
-        let rows: Vec<Row<'_>> = node
-            .peers
-            .iter()
-            .map(|peer| Row::new(peers::row(picture.seen.now, node, peer)))
-            .collect();
-        let widths = [0, 20, 9, 14, 9, 8, 8, 6, 6, 8, 8, 8].map(Constraint::Length);
-        let heads = [
-            "", "PEER", "STATE", "PATH", "RTT", "WINDOW", "FLIGHT", "OUT", "IN", "RESENT", "HEARD",
-            "WAITS",
-        ];
+        let rows = peer_rows(node, picture.seen.now);
+        let widths = columns(PEER_HEADS, &rows, [1, 3]);
         let title = format!(" peers of {} ", show::node(node));
-        let list = Table::new(rows, widths)
-            .header(Row::new(heads).style(head))
+        let list = Table::new(rows.into_iter().map(Row::new), widths)
+            .header(Row::new(PEER_HEADS).style(head))
             .block(Block::bordered().title(title));
         frame.render_widget(list, middle);
         let text = Paragraph::new(losses(node)).wrap(ratatui::widgets::Wrap { trim: true });

@@ -168,6 +168,12 @@ fn a_peer_whose_process_is_gone_is_named() {
     b.0.kill().expect("it is ours");
     b.0.wait().expect("it has ended");
     says(|| lab.why("emp-a", "b"), &["a lost b", "its process has ended", "start it again"]);
+    // What it left is no node, and whoever looks takes it away.
+    let own = lab.states("emp-b");
+    let files = || std::fs::read_dir(&own).expect("it is there").count();
+    assert_eq!(files(), 1);
+    let nodes = succeed(emp(&["nodes"]).env("EMP_STATE_DIR", &own));
+    assert_eq!((nodes.as_str(), files()), ("no node runs here, or none that you may see\n", 0));
 }
 
 #[test]
@@ -303,4 +309,59 @@ fn speaks_another_version() -> (UdpSocket, SocketAddr) {
         }
     });
     (socket, at)
+}
+
+/// Two users' nodes, of which one may be seen by everyone, and what root, their owners and somebody else see of them.
+const USERS: &str = r#"
+    set -eu
+    emp=$1 program=$2 place=$3
+    mount -t tmpfs none /dev/shm
+    chmod 1777 /dev/shm
+    unset XDG_RUNTIME_DIR EMP_STATE_DIR
+    as() { user=$1; shift; setpriv --reuid="$user" --regid="$user" --clear-groups "$@"; }
+    lives() { exec setpriv --reuid="$1" --regid="$1" --clear-groups "$program" --exact inhabitant --nocapture; }
+    (export EMP_TEST_INHABITANT="one-of-own b 127.0.0.1:9"; lives 65534) >/dev/null 2>&1 & one=$!
+    (export EMP_TEST_INHABITANT="one-of-all b 127.0.0.1:9" EMP_STATE=all; lives 65533) >/dev/null 2>&1 & two=$!
+    trap 'kill $one $two' EXIT
+    tries=0
+    until [ "$("$emp" nodes --json | grep -c one-of-)" -ge 2 ]; do
+        tries=$((tries + 1))
+        [ $tries -lt 400 ] || exit 1
+        sleep 0.05
+    done
+    "$emp" nodes >"$place/root"
+    for user in 65534 65533 65532; do as $user "$emp" nodes >"$place/$user"; done
+"#;
+
+#[test]
+fn users_see_their_own_nodes_and_root_all() {
+    if !is_root() {
+        return;
+    }
+    let scratch = tempfile::tempdir().expect("a directory");
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(scratch.path(), open).expect("ours");
+    let copy = |from: &Path, to: &str| {
+        let to = scratch.path().join(to);
+        std::fs::copy(from, &to).expect("copied");
+        to
+    };
+    let program = copy(Path::new(env!("CARGO_BIN_EXE_emp")), "emp");
+    let own = copy(&std::env::current_exe().expect("it has a path"), "program");
+    let mut script = Command::new("unshare");
+    script.args(["--mount", "sh", "-c", USERS, "sh"]).args([&program, &own]).arg(scratch.path());
+    succeed(&mut script);
+    for (who, own, all) in [
+        ("root", true, true),
+        ("65534", true, true),
+        ("65533", false, true),
+        ("65532", false, true),
+    ] {
+        let text = std::fs::read_to_string(scratch.path().join(who)).expect("written");
+        assert_eq!(
+            (text.contains("one-of-own"), text.contains("one-of-all")),
+            (own, all),
+            "{who}: {text}"
+        );
+    }
 }

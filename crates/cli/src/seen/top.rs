@@ -11,6 +11,7 @@ use ratatui::layout::{Constraint, Layout};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Paragraph, Row, Table, TableState};
+use serde_json::json;
 
 use super::{Seen, Which, doing, nodes, peers, show, table};
 use crate::bail_user;
@@ -27,6 +28,9 @@ pub struct Args {
     /// Print once and end; rates are those since each node's start.
     #[arg(long)]
     once: bool,
+    /// The same for programs to read.
+    #[arg(long)]
+    json: bool,
     /// Seconds between two pictures, 0.1 to 60.
     #[arg(long, default_value_t = 1.0)]
     every: f64,
@@ -310,12 +314,29 @@ fn once(picture: &Picture) -> String {
     table::render(HEADS, &rows)
 }
 
+/// The picture for programs: rates are those since each node's start.
+fn values(picture: &Picture) -> serde_json::Value {
+    let nodes = picture.shown().into_iter().map(|node| {
+        let rates = picture.rates.get(&key(node)).copied().unwrap_or_default();
+        json!({
+            "node": show::node(node), "process": node.identity.process, "job": node.identity.job.show(),
+            "rank": node.identity.rank, "doing": doing(node.life), "messages_per_s": rates.messages,
+            "bytes_per_s": rates.bytes, "resent_per_s": rates.resent, "dropped_per_s": rates.dropped,
+            "waits": show::waits(node, picture.seen.now),
+        })
+    });
+    json!({ "nodes": nodes.collect::<Vec<_>>() })
+}
+
 /// Runs `emp top`.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     if !(0.1..=60.0).contains(&args.every) {
         bail_user!("--every must be 0.1 to 60 seconds");
     }
     let mut picture = Picture::new(args.which.look()?);
+    if args.json {
+        return print(&(serde_json::to_string_pretty(&values(&picture))? + "\n"));
+    }
     if args.once {
         return print(&once(&picture));
     }

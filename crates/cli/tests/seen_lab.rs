@@ -3,12 +3,12 @@
 mod lab_support;
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use emp_host::{AutoLinks, Node, Selector, Want};
+use emp_host::{AutoLinks, Node, NodeId, Selector, Want};
 use lab_support::*;
 
 /// What an inhabitant is to be: its name, then whom it sends to if it sends, then at which address that is looked for by UDP alone.
@@ -36,6 +36,12 @@ fn inhabitant() {
     };
     let node = Node::builder().name(words[0]).auto_links(auto).unreachable_after(LIFE).start();
     let node = node.expect("it starts");
+    // As the faces tell their nodes of what a launcher says, so that the host of a silent peer is asked whether its process is there.
+    let to = (format!("emp-{}", words.get(1).unwrap_or(&"a")), emp_wire::UDP_PORT_DEFAULT);
+    if let ([_, peer], Ok(mut places)) = (words.as_slice(), to.to_socket_addrs()) {
+        let place = places.next().expect("a host has an address");
+        node.takes_datagrams_at(NodeId::from_name(peer), place);
+    }
     let endpoint = node.endpoint(1).expect("an endpoint");
     let end = Instant::now() + LIFE;
     while Instant::now() < end {

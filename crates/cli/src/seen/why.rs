@@ -149,7 +149,7 @@ fn sought(node: &Snapshot, peer: &Peer, now: u64) -> String {
         (0..node.links.len()).map(|index| show::link(node, index as u8)).collect();
     if peer.heard > 0 {
         return format!(
-            "{me} looks for {you} since {since}: nothing was heard of it for {}; look at its host: its process is stopped, or the way there is cut (emp \
+            "{me} looks for {you} since {since}: nothing was heard of it for {}; look at its host: its process is stopped or has ended, or the way there is cut (emp \
              nodes there, emp doctor --peer HOST here); it is given up {} after its last sign of life",
             heard(peer, now),
             show::span(u64::from(node.identity.patience_ms) * 1_000_000)
@@ -197,7 +197,7 @@ fn met(node: &Snapshot, peer: &Peer, other: Option<&Snapshot>, now: u64) -> Stri
     if peer.out_since > 0 {
         if peer.out_frames > 0 && now.saturating_sub(peer.heard) > SILENT {
             return format!(
-                "{me} waits since {since} for {you}, of which nothing was heard for {}: its process is stopped, or its host cannot be reached; look there \
+                "{me} waits since {since} for {you}, of which nothing was heard for {}: its process is stopped or has ended, or its host cannot be reached; look there \
                  with emp nodes, and here with emp doctor --peer HOST; it is given up {} after its last sign of life",
                 heard(peer, now),
                 show::span(u64::from(node.identity.patience_ms) * 1_000_000)

@@ -1,9 +1,11 @@
 //! The directory in which the nodes of one user find each other: a socket for each node, named by its number.
 
+use std::cell::RefCell;
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use super::socket;
 
@@ -32,9 +34,17 @@ fn shared(user: u32, namespace: u64) -> PathBuf {
     PathBuf::from(name)
 }
 
+/// A directory that has not changed for so long has another time of change when it changes next: the kernel's clock for these moves every
+/// 1 to 10 ms.
+const SETTLED: Duration = Duration::from_millis(20);
+
 /// The directory.
 #[derive(Clone, Debug)]
-pub(crate) struct Place(PathBuf);
+pub(crate) struct Place {
+    path: PathBuf,
+    /// The names there, as of a change of the directory: each of thousands of searches for nodes that are not there read all of them.
+    read: RefCell<Option<(SystemTime, Vec<Name>)>>,
+}
 
 impl Place {
     /// The directory that is meant if none is named.
@@ -68,27 +78,27 @@ impl Place {
         if found.mode() & OTHERS != 0 {
             return denied("it is open to other users");
         }
-        Ok(Self(path.to_path_buf()))
+        Ok(Self { path: path.to_path_buf(), read: RefCell::default() })
     }
 
     /// A file of this name for all nodes here.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
-        self.0.join(name)
+        self.path.join(name)
     }
 
     /// For people.
     pub(crate) fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 
     /// Where a node takes messages.
     pub(crate) fn socket_of(&self, name: Name) -> PathBuf {
-        self.0.join(name.text())
+        self.path.join(name.text())
     }
 
     /// Where it prepares to: nobody looks for names like this.
     pub(crate) fn draft_of(&self, number: u64) -> PathBuf {
-        self.0.join(format!(".{number:016x}"))
+        self.path.join(format!(".{number:016x}"))
     }
 
     /// Where the node with this number takes messages, for a node of this name that looks for it.
@@ -107,7 +117,20 @@ impl Place {
     }
 
     fn names(&self) -> Vec<Name> {
-        let Ok(names) = fs::read_dir(&self.0) else { return Vec::new() };
+        let changed = fs::metadata(&self.path).and_then(|of| of.modified()).ok();
+        if let (Some(changed), Some((then, names))) = (changed, &*self.read.borrow())
+            && changed == *then
+        {
+            return names.clone();
+        }
+        let names = self.read_names();
+        let is_settled = |at: &SystemTime| at.elapsed().is_ok_and(|age| age >= SETTLED);
+        *self.read.borrow_mut() = changed.filter(is_settled).map(|at| (at, names.clone()));
+        names
+    }
+
+    fn read_names(&self) -> Vec<Name> {
+        let Ok(names) = fs::read_dir(&self.path) else { return Vec::new() };
         let name = |entry: io::Result<fs::DirEntry>| Name::parse(entry.ok()?.file_name().to_str()?);
         names.take(NAMES_MAX).filter_map(name).collect()
     }
@@ -177,6 +200,27 @@ mod tests {
             !name(1, 3, true).meets(name(2, 4, false))
                 && !name(1, 3, false).meets(name(2, 4, true))
         );
+    }
+
+    /// Names that were read are kept while nothing changes, and no longer: who comes is seen at once.
+    #[test]
+    fn names_are_read_again_when_somebody_came_or_went() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let place = Place::open(&directory.path().join("emp")).expect("it is made");
+        let asker = Name { number: 0, network: 3, keeps_to_it: false };
+        let node = |number| place.socket_of(Name { number, ..asker });
+        for number in 1..40 {
+            fs::write(node(number), "").expect("it is ours");
+            assert_eq!(place.numbers(asker).len(), 1, "{number} came");
+            if number % 8 == 0 {
+                std::thread::sleep(2 * SETTLED);
+                assert_eq!(place.numbers(asker), [number]);
+                assert!(place.read.borrow().is_some(), "nothing has changed for a while");
+                assert_eq!(place.numbers(asker), [number]);
+            }
+            fs::remove_file(node(number)).expect("it is there");
+            assert!(place.numbers(asker).is_empty(), "{number} went");
+        }
     }
 
     #[test]

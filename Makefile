@@ -43,7 +43,7 @@ test-mpi: deps-mpi
 
 ## Those of ranks without privilege whose frames the service empd carries, clean and at 1 % loss.
 test-mpi-empd:
-	$(MAKE) test-mpi MPI_TESTS="openmpi-netpipe-served openmpi-beyond-served mpich-beyond-served"
+	$(MAKE) test-mpi MPI_TESTS="openmpi-netpipe-served openmpi-beyond-served"
 
 ## The same at 1 % loss too and with larger problems; left out are only parts of mpi4py's suite that docs/guide/mpi.md and tests/mpi/run
 ## name. A quarter of an hour.

@@ -1,4 +1,5 @@
-/* Two hosts in one program: where HOST_A and HOST_B name network namespaces, what this thread opens from now on is on that host. */
+/* Two hosts in one program: where HOST_A and HOST_B name network namespaces, what this thread opens from now on is on that host, and finds
+ * the service that listens at SERVICE_A or SERVICE_B, if there is one. */
 #ifndef HOST_H
 #define HOST_H
 
@@ -26,6 +27,9 @@ static inline void host_enter(int side)
 		exit(1);
 	}
 	close(namespace);
+	const char *service = getenv(side ? "SERVICE_B" : "SERVICE_A");
+	if (service)
+		setenv("EMP_SERVICE", service, 1);
 }
 
 /* An address that this side's host has. */

@@ -2,7 +2,8 @@
 //! of the directory LIBFABRIC (`make test-libfabric`).
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use emp_testing::lab::{INTERFACE, Lab};
 use emp_testing::{Need, skip};
@@ -45,6 +46,10 @@ const BETWEEN_HOSTS: [&str; 16] = [
     "failures",
 ];
 
+/// Those of them that are about messages and memory, and take a second or two. `completions` counts how many frames are there by the next look,
+/// which those are not that two more processes pass on.
+const BY_SERVICE: [&str; 6] = ["messages", "tagged", "probing", "memory", "atomics", "threads"];
+
 const LOSS: (&str, &str) = ("FI_EMP_FAULT", "drop:0.01");
 
 #[test]
@@ -65,6 +70,86 @@ fn they_are_kept_between_hosts() {
 #[test]
 fn they_are_kept_between_hosts_that_lose_frames() {
     between_hosts("losing", &BETWEEN_HOSTS, &[LOSS], " 0 failed");
+}
+
+/// What has no other link than the service's.
+const BY_SERVICES: (&str, &str) = ("FI_EMP_LINK", "empd");
+
+#[test]
+fn they_are_kept_through_services() {
+    let Some(lab) = Lab::build(1500) else { return };
+    let services = [0, 1].map(|side| Service::start(&lab, side));
+    for (what, loss) in [("served", None), ("served-losing", Some(LOSS))] {
+        let settings = [
+            ("HOST_A", lab.name(0)),
+            ("HOST_B", lab.name(1)),
+            ("SERVICE_A", services[0].socket()),
+            ("SERVICE_B", services[1].socket()),
+            ("FI_EMP_IFACE", INTERFACE),
+            BY_SERVICES,
+        ];
+        let settings: Vec<_> = settings.into_iter().chain(loss).collect();
+        run(what, &BY_SERVICE, &settings, " 0 failed");
+    }
+}
+
+/// Both nodes are clients of one service, and their user has no privilege.
+#[test]
+fn they_are_kept_through_one_service_for_nobody() {
+    let Some(lab) = Lab::build(1500) else { return };
+    let service = Service::start(&lab, 0);
+    let through =
+        format!("ip netns exec {} setpriv --reuid=65534 --regid=65534 --clear-groups", lab.name(0));
+    let settings = [
+        ("EMP_SERVICE", service.socket()),
+        ("FI_EMP_IFACE", INTERFACE),
+        ("THROUGH", &through),
+        BY_SERVICES,
+    ];
+    run("served-nobody", &BY_SERVICE, &settings, " 0 failed");
+}
+
+/// A service on a host of a lab, killed with this value.
+struct Service {
+    child: Child,
+    place: PathBuf,
+    socket: String,
+}
+
+impl Service {
+    fn start(lab: &Lab, side: usize) -> Self {
+        let program = provider().with_file_name("../empd");
+        assert!(program.exists(), "empd was not built: cargo build -p emp-empd");
+        let place = std::env::temp_dir().join(format!("{}-service", lab.name(side)));
+        std::fs::create_dir_all(&place).expect("a place for its socket");
+        let socket = place.join("socket");
+        let child = Command::new("ip")
+            .args(["netns", "exec", lab.name(side)])
+            .arg(program)
+            .arg("--socket")
+            .arg(&socket)
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("ip is installed");
+        let start = Instant::now();
+        while !socket.exists() {
+            assert!(start.elapsed() < Duration::from_secs(60), "the service does not listen");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Self { child, place, socket: socket.display().to_string() }
+    }
+
+    fn socket(&self) -> &str {
+        &self.socket
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.place);
+    }
 }
 
 #[test]
@@ -181,10 +266,13 @@ fn what_there_is_to_set_is_documented() {
 
 /// A directory with the provider, called as libfabric wants it.
 fn with_provider(what: &str) -> PathBuf {
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("conformance-{what}"));
-    std::fs::create_dir_all(&directory).expect("a directory for the test");
+    put_provider(&Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("conformance-{what}")))
+}
+
+fn put_provider(directory: &Path) -> PathBuf {
+    std::fs::create_dir_all(directory).expect("a directory for the test");
     std::fs::copy(provider(), directory.join("libemp-fi.so")).expect("the provider copied");
-    directory
+    directory.to_path_buf()
 }
 
 /// As [`run`], with the second node or process on another host.
@@ -201,11 +289,13 @@ fn run(what: &str, options: &[&str], settings: &[(&str, &str)], wanted: &str) ->
         skip(Need::Mpi, why);
         return None;
     }
-    let directory = with_provider(what);
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/libfabric/run");
     // Where ranks of one machine meet: nobody else's greetings shall wake those that this program wants asleep.
     let place = std::env::temp_dir().join(format!("emp-fi-{what}-{}", std::process::id()));
     std::fs::create_dir_all(&place).expect("a place to meet");
+    // Other users may not be let into this one's directories.
+    let others = settings.iter().any(|(name, _)| *name == "THROUGH");
+    let directory = if others { put_provider(&place) } else { with_provider(what) };
     let (flags, tests): (Vec<&str>, Vec<&str>) =
         options.iter().partition(|option| option.starts_with("--"));
     let mut program = Command::new(script);
@@ -214,6 +304,8 @@ fn run(what: &str, options: &[&str], settings: &[(&str, &str)], wanted: &str) ->
     }
     program.args(flags).arg(&directory).args(tests);
     for name in ["FI_EMP_LINK", "FI_EMP_FAULT", "FI_EMP_IFACE", "FI_LOG_LEVEL", "HOST_A", "HOST_B"]
+        .into_iter()
+        .chain(["EMP_SERVICE", "SERVICE_A", "SERVICE_B"])
     {
         program.env_remove(name);
     }

@@ -113,12 +113,14 @@ impl Lab {
     /// a sends to b, and they have met.
     fn talking(&self) -> [Inhabitant; 2] {
         let both = [self.start("b"), self.start("a b")];
-        wait_until("a and b meet", || {
-            let text =
-                emp(&["peers", "--json"]).env("EMP_STATE_DIR", self.states("emp-a")).output();
-            let text = String::from_utf8_lossy(&text.expect("emp runs").stdout).into_owned();
-            text.contains("\"met\"")
-        });
+        for host in ["emp-a", "emp-b"] {
+            wait_until("each shows that it has met the other", || {
+                let output =
+                    emp(&["peers", "--json"]).env("EMP_STATE_DIR", self.states(host)).output();
+                let text = String::from_utf8_lossy(&output.expect("emp runs").stdout).into_owned();
+                text.contains("\"met\"")
+            });
+        }
         both
     }
 }

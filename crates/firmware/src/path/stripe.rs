@@ -14,7 +14,8 @@ pub(crate) const STRIPED_FRAMES_MIN: u32 = 64;
 const NUMBERS_MAX: u64 = WINDOW_FRAMES as u64 / 2;
 
 /// A slow path takes a block only if it has that there in this part of the time in which the best has all: what is measured of both is old by a
-/// round trip or two, and whoever waits for the last block loses more than one block gains.
+/// round trip or two, and whoever waits for the last block loses more than one block gains. The time that even the best path's next byte takes
+/// is lost by either and counts for neither.
 const GAIN_PART: u64 = 2;
 
 /// How an interface stands towards a peer.
@@ -58,10 +59,11 @@ pub(crate) fn stripe(lanes: &[Lane], backlog: &Backlog) -> Option<PathId> {
     }
     let others = lanes.iter().filter(|lane| !lane.taken);
     let next = others.min_by_key(|lane| lane.there_us(backlog.block))?;
-    let took_us = next.there_us(backlog.block);
+    let beyond = |us: u64| us.saturating_sub(u64::from(best.trip_us) / 2);
+    let took_us = beyond(next.there_us(backlog.block));
     // All of it by the best alone.
-    let gains = took_us * GAIN_PART < best.there_us(backlog.all);
-    let numbers = took_us * u64::from(best.rate) / 1_000 / backlog.frame.max(1);
+    let gains = took_us * GAIN_PART < beyond(best.there_us(backlog.all));
+    let numbers = took_us.saturating_mul(best.rate.into()) / 1_000 / backlog.frame.max(1);
     (gains && numbers <= NUMBERS_MAX).then_some(next.path)
 }
 
@@ -121,6 +123,16 @@ mod tests {
             stripe(&[fast, lane(1, at(20), 0, false)], &Backlog { all: 1 << 30, ..BACKLOG }),
             None
         );
+    }
+
+    /// As where processors are what is short: all that is asked for at a time is less than what is under way.
+    #[test]
+    fn a_long_round_trip_is_no_reason_to_do_without() {
+        let far = |path, taken| Lane { trip_us: 60_000, ..lane(path, at(1_000), 24_000, taken) };
+        let second = Lane { queued: 0, ..far(1, false) };
+        assert_eq!(stripe(&[far(0, true), second], &BACKLOG), Some(PathId::new(1)));
+        let farther = Lane { trip_us: 90_000, ..second };
+        assert_eq!(stripe(&[far(0, true), farther], &BACKLOG), None);
     }
 
     #[test]

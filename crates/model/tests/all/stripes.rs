@@ -120,6 +120,22 @@ fn blocks_of_one_message_take_both_and_arrive_whole() {
     assert!(resent < 100, "{resent} sent again");
 }
 
+/// What is asked for at a time is less than what is under way then.
+#[test]
+fn two_cables_far_apart_carry_both() {
+    let mut world = cabled(&[1_000, 1_000]);
+    for fabric in 0..2 {
+        world.network_mut().set_latency(fabric, Span::ms(20));
+    }
+    one_by_one(&mut world, 4);
+    let of = |world: &World| [0, 1].map(|fabric| world.network().port(fabric, 1).frames);
+    let before = of(&world);
+    one_by_one(&mut world, 4);
+    let after = of(&world);
+    let [first, second] = [0, 1].map(|fabric| after[fabric] - before[fabric]);
+    assert!(first.min(second) * 4 >= first.max(second), "{first} and {second} frames");
+}
+
 /// A cable whose first answers came late, as when its receiver did not run, is tried again: what was measured once says less and less.
 #[test]
 fn a_cable_that_was_slow_once_is_tried_again() {

@@ -106,6 +106,8 @@ fn opposite_corners_of_a_ring_talk_through_relays() {
     let Some(ring) = Ring::build() else { return };
     let mut relays = [ring.relay(1), ring.relay(3)];
     let [a, b, c] = [0, 1, 2].map(|host| ring.program(host));
+    // Found by identity, before anything is sent.
+    b.find(relays[1].id(), LONG).expect("a relay is a node as well");
     exchange(&a, &c, 1, || ());
     exchange(&a, &b, 2, || ());
     let paths = a.paths(c.id());

@@ -6,7 +6,6 @@
 
 mod action;
 pub mod als;
-mod boxes;
 mod cabling;
 pub mod card;
 mod discovery;
@@ -42,7 +41,6 @@ mod workload;
 mod world;
 
 pub use action::{Action, ClaimUse};
-pub use boxes::{BoxCable, Boxes, Sent};
 pub use discovery::{Discovery, Search, Shape, discover};
 pub use faults::{FaultPlan, Rates, Verdict};
 pub use history::History;

@@ -119,7 +119,9 @@ pub struct Network {
     totals: Totals,
     script: Option<Script>,
     watch: Option<Watch>,
-    /// What the watch found.
+    /// What relays hold to, where nodes relay.
+    rules: Option<Rules>,
+    /// What the watch found, or what broke a rule.
     witnessed: Option<String>,
     trace: Trace,
     /// Frame buffers to be used again.
@@ -229,6 +231,7 @@ impl Network {
             totals: Totals::default(),
             script: None,
             watch: None,
+            rules: None,
             witnessed: None,
             trace: Trace::default(),
             spare: Vec::new(),
@@ -478,6 +481,14 @@ impl Network {
         if let Some(Err(what)) = self.watch.as_mut().map(|watch| watch(now, from, link, &frame)) {
             self.witnessed.get_or_insert(what);
         }
+        if let Some(rules) = &mut self.rules {
+            let own = |to: &LinkAddress| {
+                self.ports[from].iter().any(|port| LinkAddress::index(port.address) == *to)
+            };
+            if let Err(what) = rules.judge(from, link.0, &frame, own) {
+                self.witnessed.get_or_insert(what);
+            }
+        }
         let Some(port) = self.ports[from].get_mut(jack.link) else {
             self.totals.undeliverable += 1;
             return;
@@ -673,10 +684,12 @@ pub(crate) fn serialisation(bytes: usize, bits_per_second: u64) -> Span {
     Span((bytes as u64 + WIRE_OVERHEAD_BYTES) * 8_000_000_000 / bits_per_second.max(1))
 }
 
+mod rules;
 mod wiring;
 
 pub use wiring::{Cable, Plug, Wiring};
 
+use rules::Rules;
 use wiring::Wires;
 
 #[cfg(test)]

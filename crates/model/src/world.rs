@@ -93,7 +93,7 @@ const WEIGH_EVERY: u64 = 7;
 fn describe_links(links: &mut [LinkInfo], address: impl Fn(usize) -> LinkAddress) {
     let count = links.len();
     for (index, link) in links.iter_mut().enumerate() {
-        link.hops_from = Some(address(index));
+        (link.hops_from, link.interface) = (Some(address(index)), index as u8);
         // All cost alike.
         let (first_ns, further_ns) = (1_000, 1_000);
         link.cost =
@@ -121,13 +121,16 @@ impl World {
         let patience = setup.nodes.iter().map(|node| node.profile.unreachable_after).min();
         let (fabrics, nodes) = (setup.fabrics.len(), setup.nodes.len());
         let mut history = History::new(patience.unwrap_or_default(), fabrics);
-        let relayed = wiring.as_ref().map_or(0, |wiring| wiring.relayed);
+        let (relayed, relays) = wiring
+            .as_ref()
+            .map(|wiring| (wiring.relayed, wiring.relays.clone()))
+            .unwrap_or_default();
         let network = match wiring {
             Some(wiring) => {
                 let network = Network::wired(&setup.fabrics, wiring, prng.fork());
                 history.begin_cables(&network, nodes, began);
                 if relayed > 0 {
-                    history.set_relays(vec![true; nodes], relayed);
+                    history.set_relays(relays, relayed);
                     for (index, node) in setup.nodes.iter_mut().enumerate() {
                         describe_links(&mut node.links, |link| network.link_address(index, link));
                     }
@@ -171,10 +174,9 @@ impl World {
         if self.nodes[node].firmware.is_none() {
             let (epoch, seed) = (self.prng.bits() as u32, self.prng.bits());
             self.nodes[node].start(epoch, seed, self.network.address(node));
-            if self.network.is_relayed()
-                && let Some(firmware) = self.nodes[node].firmware.as_mut()
-            {
-                firmware.set_relay(true);
+            self.network.forget_searches(node);
+            if let Some(firmware) = self.nodes[node].firmware.as_mut() {
+                firmware.set_relay(self.network.relays(node));
             }
             self.history.started(node, self.now);
             self.open_at_start(node);

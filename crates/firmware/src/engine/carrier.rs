@@ -65,6 +65,11 @@ impl Firmware {
         }
     }
 
+    /// Nothing can come from a peer: all that it is reached by has no carrier.
+    pub(crate) fn is_deaf_to(&self, peer: u32) -> bool {
+        self.carriers.deaf_since(&self.peers.paths(peer)).is_some()
+    }
+
     /// Nothing can cross a link: what was under way by it goes by others at once, where there are any (`PATH-5`).
     #[cold]
     fn fail_paths(&mut self, now: Time, link: LinkIndex) {
@@ -76,6 +81,8 @@ impl Firmware {
                 self.path_failed(now, peer, path);
                 // It was the only one: another may be found while this is away.
                 if self.peers.path_by(peer, link).is_some() && self.send.is_active(peer) {
+                    // What was looked for in vain beside it was not needed then.
+                    self.peers.forgive_paths(now, peer);
                     self.seek_paths(now, peer);
                 }
             }

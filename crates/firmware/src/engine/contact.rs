@@ -384,7 +384,7 @@ impl Firmware {
 
     /// Asks relays for a node that is not found among neighbours (`RELAY-4`, `RELAY-10`, V26), the more seldom the longer it takes.
     fn search_beyond(&mut self, peer: u32, asked: u32) {
-        let behind = self.peers.known_places(peer).iter().any(|(_, to)| to.is_behind_relays());
+        let behind = self.peers.is_behind_relays(peer);
         let turn = asked.is_power_of_two() || asked > 0 && asked.is_multiple_of(BEYOND_EVERY);
         if !(turn || asked == 0 && behind) {
             return;

@@ -281,9 +281,12 @@ impl Firmware {
     }
 
     /// Asks at an address for a node, or with [`NodeId::ANY`] who is there: if several are, one of them may be all that hears
-    /// it. The answer, if any, comes as [`NodeEvent::Found`]. Asked once: repeat as you like.
+    /// it. The answer, if any, comes as [`NodeEvent::Found`]. Asked once: repeat as you like. At [`LinkAddress::BEYOND`] relays are asked for a
+    /// node, by links that lead to such (`RELAY-10`); each time is a flood, so that more and more seldom is better.
     pub fn resolve(&mut self, _now: Time, link: LinkIndex, address: LinkAddress, node: NodeId) {
-        if usize::from(link.0) < self.links.len() {
+        let Some(info) = self.links.get(usize::from(link.0)) else { return };
+        let may_relay = info.hops_from.is_some() && node != NodeId::ANY;
+        if address != LinkAddress::BEYOND || may_relay {
             let tag = if node == NodeId::ANY { TAG_EVERYONE } else { node.destination_tag() };
             self.ask_address(link, address, (node, tag), false);
         }

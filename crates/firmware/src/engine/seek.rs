@@ -81,9 +81,8 @@ impl Firmware {
         if question.address.is_some() && !question.again {
             return;
         }
-        let everyone = self.links.get(usize::from(link.0)).is_some_and(|link| link.broadcast);
-        if everyone && question.everyone && !self.peers.leads_over(peer, link) {
-            self.ask_by(question.nonce, (link, LinkAddress::EVERYONE), peer, 0);
+        if question.everyone && !self.peers.leads_over(peer, link) {
+            self.ask_all_by(link, question);
         }
         let interface = self.peers.costs.interface(link);
         let paths = self.peers.paths(peer);
@@ -93,6 +92,20 @@ impl Firmware {
         let first = self.peers[peer].route().map(|(by, to)| (by, *to));
         if let Some((by, to)) = near.or(first).filter(|(by, _)| *by != link) {
             self.ask_by(question.nonce, (by, to), peer, 0);
+        }
+    }
+
+    /// Everyone on a link; and the relays there, if the peer is reached through such, or by nothing while its cable is out.
+    fn ask_all_by(&mut self, link: LinkIndex, question: &Question) {
+        let Some(info) = self.links.get(usize::from(link.0)) else { return };
+        let (broadcast, hops) = (info.broadcast, info.hops_from.is_some());
+        if broadcast {
+            self.ask_by(question.nonce, (link, LinkAddress::EVERYONE), question.peer, 0);
+        }
+        let beyond = hops && question.beyond && !self.carriers.is_away(link);
+        if beyond && (self.peers.is_behind_relays(question.peer) || self.is_deaf_to(question.peer))
+        {
+            self.ask_by(question.nonce, (link, LinkAddress::BEYOND), question.peer, 0);
         }
     }
 
@@ -113,9 +126,8 @@ impl Firmware {
         for index in 0..self.links.len() {
             let link = LinkIndex(index as u8);
             let wanted = if failed { link == route } else { self.peers.is_better(link, route) };
-            if self.links[index].broadcast && wanted {
-                let everyone = (link, LinkAddress::EVERYONE);
-                self.ask_by(question.nonce, everyone, question.peer, 0);
+            if wanted {
+                self.ask_all_by(link, question);
             }
         }
     }

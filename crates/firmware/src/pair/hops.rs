@@ -92,6 +92,11 @@ impl Peers {
         first.into_iter().chain(self.table.places(index)).collect()
     }
 
+    /// It was met behind relays, by one link at least.
+    pub(crate) fn is_behind_relays(&self, index: u32) -> bool {
+        self.known_places(index).iter().any(|(_, to)| to.is_behind_relays())
+    }
+
     /// The path to a peer by this link, and where it leads, if it can be used.
     pub(crate) fn path_by(&self, index: u32, link: LinkIndex) -> Option<(PathId, LinkAddress)> {
         let path = self.path_of(index, link);

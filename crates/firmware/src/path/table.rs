@@ -20,6 +20,9 @@ const SEEK_INTERVAL: Span = Span::ms(1);
 /// Questions of one search: the last waits 32 ms for its answer, so that a lost one or a busy peer does not decide.
 const SEEK_TRIES: u32 = 6;
 
+/// The question of a search that relays are asked, counted from 0: neighbours have answered by then.
+const BEYOND_TRY: u32 = 2;
+
 /// After a search without an answer or the failure of a path, the next search may begin so much later, and at most so much: a cable
 /// that was moved is found again at once, a port that a firewall closes costs a handful of small frames a minute.
 const RETRY: (Span, Span) = (Span::ms(100), Span::ms(30_000));
@@ -159,6 +162,8 @@ pub(crate) struct Question {
     pub(crate) again: bool,
     /// There were not many searches without an answer before: everyone may be asked.
     pub(crate) everyone: bool,
+    /// Relays may be asked as well: once in a search, as each of them repeats it once.
+    pub(crate) beyond: bool,
 }
 
 /// Paths beside the first of all pairs that have such or were looked for them.
@@ -433,7 +438,8 @@ impl Table {
             let health = entry.zip(path).map(|(entry, path)| entry.health[path.index()]);
             let failures = health.map_or(0, |health| health.failures);
             let (again, everyone) = (tries > 1, failures <= BROADCASTS_MAX);
-            return Some(Question { peer, target, nonce, address, again, everyone });
+            let beyond = everyone && tries == BEYOND_TRY;
+            return Some(Question { peer, target, nonce, address, again, everyone, beyond });
         }
     }
 

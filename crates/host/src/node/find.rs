@@ -63,13 +63,14 @@ pub struct NotFound {
 }
 
 impl Node {
-    /// Finds a node by identity or name: asks everyone on each link, and the addresses that were hinted for it, until it
+    /// Finds a node by identity or name: asks everyone on each link, relays there, and the addresses that were hinted for it, until it
     /// answers or the time has passed. Not needed before a send, which does the same by itself.
     pub fn find<'a>(&self, who: impl Into<Who<'a>>, timeout: Duration) -> Result<Peer, NotFound> {
         let who = who.into();
         let everywhere = (0..self.inner.capabilities.len() as u8)
             .map(|link| (LinkIndex(link), LinkAddress::EVERYONE));
-        let mut questions: Vec<_> = everywhere.collect();
+        let beyond = everywhere.clone().map(|(link, _)| (link, LinkAddress::BEYOND));
+        let mut questions: Vec<_> = everywhere.chain(beyond).collect();
         let id = match who {
             Who::Id(node) => node,
             Who::Name(name) => names::identity(name),

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Fabric, FabricSetup, Jack, Network, NodePort};
+use super::{Fabric, FabricSetup, Jack, Network, NodePort, Rules};
 use crate::port::Port;
 use crate::prng::Prng;
 
@@ -47,8 +47,10 @@ pub struct Wiring {
     pub cables: Vec<Cable>,
     /// Links that each node has, with a cable in them or without.
     pub links: Vec<usize>,
-    /// Most cables from end to end where every node relays for others; 0: none does.
+    /// Most cables from end to end where nodes relay for others; 0: none does, and nobody is looked for beyond its neighbours.
     pub relayed: usize,
+    /// Which nodes do.
+    pub relays: Vec<bool>,
 }
 
 /// Tries to draw a random graph without two cables between the same nodes; then it has some.
@@ -57,7 +59,8 @@ const TRIES_MAX: usize = 100;
 impl Wiring {
     /// Nodes without cables.
     pub fn bare(nodes: usize) -> Self {
-        Self { switches: 0, cables: Vec::new(), links: vec![0; nodes], relayed: 0 }
+        let (links, relays) = (vec![0; nodes], vec![false; nodes]);
+        Self { switches: 0, cables: Vec::new(), links, relayed: 0, relays }
     }
 
     /// Each node cabled to the next.
@@ -137,7 +140,14 @@ impl Wiring {
     /// The same with nodes that all relay, over so many cables from end to end.
     #[must_use]
     pub fn relayed(self, cables: usize) -> Self {
-        Self { relayed: cables, ..self }
+        self.relayed_by(cables, |_| true)
+    }
+
+    /// The same with nodes of which some relay.
+    #[must_use]
+    pub fn relayed_by(self, cables: usize, relays: impl Fn(usize) -> bool) -> Self {
+        let relays = (0..self.links.len()).map(relays).collect();
+        Self { relayed: cables, relays, ..self }
     }
 
     /// One more cable between two nodes, at a new link of each.
@@ -202,6 +212,7 @@ impl Network {
             }
         }
         let (plugged, groups) = (vec![[true; 2]; wiring.cables.len()], Vec::new());
+        network.rules = (wiring.relayed > 0).then(Rules::default);
         network.wires = Some(Wires { wiring, plugged, groups });
         network.regroup();
         for cable in 0..network.cables() {
@@ -210,9 +221,21 @@ impl Network {
         network
     }
 
-    /// Whether nodes relay for others.
-    pub fn is_relayed(&self) -> bool {
-        self.wires.as_ref().is_some_and(|wires| wires.wiring.relayed > 0)
+    /// Whether a node relays for others.
+    pub fn relays(&self, node: usize) -> bool {
+        self.wires.as_ref().is_some_and(|wires| wires.wiring.relays[node])
+    }
+
+    /// By how many links each search beyond neighbours has left, of all nodes together.
+    pub fn searches(&self) -> Vec<u32> {
+        self.rules.as_ref().map(Rules::crossings).unwrap_or_default()
+    }
+
+    /// A node starts anew, and knows nothing of what it repeated before.
+    pub(crate) fn forget_searches(&mut self, node: usize) {
+        if let Some(rules) = &mut self.rules {
+            rules.forget(node);
+        }
     }
 
     /// Cables.

@@ -1,27 +1,16 @@
 //! Worlds of cables: several between the same nodes, rings, trees of switches, ten thousand nodes; plugs that are pulled and moved.
 
 use emp_firmware::{NodeEvent, Profile, Span, Time};
-use emp_model::{
-    Action, FabricSetup, Jack, MessageSpec, NodeSetup, Plug, Prng, Want, Wiring, World, WorldSetup,
-};
+use emp_model::{Action, Jack, MessageSpec, Plug, Prng, Want, Wiring, World};
 
+use crate::support::cabled::cabled;
 use crate::support::{finish, wait};
-
-/// Nodes with the links that the cables ask for, on a LAN's cables.
-fn world(wiring: Wiring, profile: &Profile) -> World {
-    let nodes = wiring.links.iter().enumerate().map(|(index, links)| {
-        let node = NodeSetup::new(index, profile.clone());
-        NodeSetup { links: vec![node.links[0]; *links], ..node }
-    });
-    let setup = WorldSetup { fabrics: vec![FabricSetup::lan()], nodes: nodes.collect(), seed: 3 };
-    World::cabled(Time(0), setup, Some(wiring))
-}
 
 /// Two nodes with so many cables.
 fn joined(cables: usize, profile: &Profile) -> World {
     let mut wiring = Wiring::bare(2);
     (0..cables).for_each(|_| wiring.join(0, 1));
-    world(wiring, profile)
+    cabled(wiring, profile)
 }
 
 fn lost(world: &World) -> Option<&(Time, usize, NodeEvent)> {
@@ -33,7 +22,7 @@ fn lost(world: &World) -> Option<&(Time, usize, NodeEvent)> {
 
 #[test]
 fn neighbours_of_a_ring_talk_and_others_are_not_found() {
-    let mut world = world(Wiring::ring(4), &Profile::DEFAULT);
+    let mut world = cabled(Wiring::ring(4), &Profile::DEFAULT);
     let mut messages = Vec::new();
     for from in 0..4 {
         let to = (from + 1) % 4;
@@ -97,7 +86,7 @@ fn a_plug_that_moves_to_another_link_is_found_there() {
     let mut wiring = Wiring::bare(2);
     wiring.join(0, 1);
     wiring.links[0] += 1;
-    let mut world = world(wiring, &Profile::DEFAULT);
+    let mut world = cabled(wiring, &Profile::DEFAULT);
     for to in [Jack { node: 0, link: 1 }, Jack { node: 0, link: 0 }] {
         world.receive(0, Want::ANY, 100);
         let message = world.send(MessageSpec::plain(1, 0, 100));
@@ -120,7 +109,7 @@ fn ten_thousand_nodes_of_a_random_graph_meet_their_neighbours() {
         .step_by(50)
         .filter_map(|cable| Some((cable.ends[0].jack()?.node, cable.ends[1].jack()?.node)))
         .collect();
-    let mut world = world(wiring, &Profile::DEFAULT);
+    let mut world = cabled(wiring, &Profile::DEFAULT);
     let messages: Vec<_> = ends
         .iter()
         .map(|(from, to)| {

@@ -31,6 +31,7 @@ mod random_frames;
 mod random_one_sided;
 mod relays;
 mod relays_hostile;
+mod relays_rates;
 mod round_trips;
 mod sharing;
 mod silence;

@@ -171,13 +171,16 @@ impl Seat {
     ) -> Option<Peer> {
         let end = clock::now() + clock::span(timeout);
         let mut every = ASK_EVERY;
-        loop {
+        for round in 0_u32.. {
             let mut core = self.lock();
             let now = core.now();
             if let Some(found) = answer(&core.directory) {
                 return Some(found);
             }
-            for (link, address) in questions {
+            // Relays only if neighbours have not answered, and more and more seldom (`RELAY-10`).
+            let beyond = round.is_power_of_two();
+            let due = questions.iter().filter(|(_, to)| beyond || *to != LinkAddress::BEYOND);
+            for (link, address) in due {
                 for node in wanted {
                     core.firmware_mut()?.resolve(now, *link, *address, *node);
                 }
@@ -192,6 +195,7 @@ impl Seat {
             }
             every = (every * 2).min(ASK_EVERY_MAX);
         }
+        None
     }
 
     /// What is known of the peer of an operation that did not end well: what it calls itself, and what may be why.

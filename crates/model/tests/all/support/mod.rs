@@ -1,6 +1,7 @@
 //! What the scenario tests share.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub mod cabled;
 pub mod crew;
 pub mod forger;
 pub mod hub;

@@ -1,0 +1,68 @@
+//! What relays hold to, whatever they are sent (V26, V30): no frame passes one twice, and each repeats a search once by each of its links.
+
+use std::collections::HashMap;
+
+use emp_wire::{Header, Hello, LinkAddress, RelayUse, Relayed, is_relayed};
+
+/// Who searches, the search's nonce, and a node that sends it.
+type Crossing = (u64, u64, usize);
+
+/// What nodes of a world with relays have sent.
+#[derive(Default)]
+pub(crate) struct Rules {
+    /// By which of its links a node has sent a search: a bit each.
+    searches: HashMap<Crossing, u64>,
+}
+
+impl Rules {
+    /// A node that starts knows nothing of what it repeated before.
+    pub(crate) fn forget(&mut self, node: usize) {
+        self.searches.retain(|(_, _, of), _| *of != node);
+    }
+
+    /// Holds a frame to the rules that a node sends by a link; it is at these addresses.
+    pub(crate) fn judge(
+        &mut self,
+        node: usize,
+        link: u8,
+        frame: &[u8],
+        own: impl Fn(&LinkAddress) -> bool,
+    ) -> Result<(), String> {
+        if !is_relayed(frame) {
+            return Ok(());
+        }
+        let relayed = Relayed::parse(frame).map_err(|reason| {
+            format!("node {node} sends a relay's head that is none: {reason:?}")
+        })?;
+        let head = relayed.head;
+        let is_search = head.usage == RelayUse::Search;
+        let before = if is_search { head.hops } else { head.place };
+        let passed = (0..before).filter_map(|place| relayed.hop(place).ok());
+        if passed.map(|hop| hop.address).any(|address| own(&address)) {
+            return Err(format!("a frame passes node {node} twice: {head:?}"));
+        }
+        if !is_search {
+            return Ok(());
+        }
+        let hello =
+            Header::parse(relayed.carried).ok().and_then(|(_, body)| Hello::parse(body).ok());
+        let Some(hello) = hello else {
+            return Err(format!("node {node} repeats a search that is none"));
+        };
+        let sent = self.searches.entry((hello.node.0, hello.nonce, node)).or_default();
+        if *sent >> link & 1 == 1 {
+            return Err(format!("node {node} sends a search twice by link {link}"));
+        }
+        *sent |= 1 << link;
+        Ok(())
+    }
+
+    /// How many links each search has left by.
+    pub(crate) fn crossings(&self) -> Vec<u32> {
+        let mut by_search: HashMap<(u64, u64), u32> = HashMap::new();
+        for ((who, nonce, _), links) in &self.searches {
+            *by_search.entry((*who, *nonce)).or_default() += links.count_ones();
+        }
+        by_search.into_values().collect()
+    }
+}

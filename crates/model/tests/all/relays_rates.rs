@@ -1,0 +1,103 @@
+//! What relays leave to whom: both ways round a ring add up, and streams that share a relay have equal parts of it.
+
+use std::collections::VecDeque;
+
+use emp_firmware::{Profile, Span};
+use emp_model::{Action, FabricSetup, MessageId, MessageSpec, Want, Wiring, World};
+
+use crate::support::cabled::{HOPS, arrive, cabled_by, say};
+
+/// Cables of 1 Gb/s: what a message takes is theirs, not the nodes'.
+fn gigabit() -> FabricSetup {
+    FabricSetup { bits_per_second: 1_000_000_000, ..FabricSetup::lan() }
+}
+
+fn ring() -> World {
+    cabled_by(Wiring::ring(4).relayed(HOPS), &Profile::DEFAULT, gigabit(), |_, _| 1_500)
+}
+
+/// Time for so many messages of 4 MiB between opposite corners.
+fn takes(ring: &mut World, messages: usize) -> Span {
+    let all: Vec<MessageId> = (0..messages).map(|_| say(ring, 0, 2, 4 << 20)).collect();
+    arrive(ring, Span::ms(60_000), &all)
+}
+
+/// `PATH-13`, `RELAY-8`: messages of 4 MiB take both ways round, in little more than half of the time.
+#[test]
+fn both_ways_round_carry_nearly_twice_as_much() {
+    let mut one_way = ring();
+    one_way.apply(Action::SetPlug { cable: 3, side: 0, is_in: false });
+    one_way.pass(Span::ms(20));
+    let mut both_ways = ring();
+    let [one, both] = [&mut one_way, &mut both_ways].map(|ring| {
+        takes(ring, 2);
+        takes(ring, 12)
+    });
+    let factor = one.0 as f64 / both.0 as f64;
+    println!("4 MiB between opposite corners: both ways {factor:.2} of one");
+    assert!(factor >= 1.8, "{factor:.2}: {one:?} by one way, {both:?} by both");
+}
+
+/// A stream that always has two messages posted.
+struct Stream {
+    ends: (usize, usize),
+    posted: VecDeque<MessageId>,
+    bytes: u64,
+}
+
+const MESSAGE_BYTES: u64 = 256 << 10;
+
+impl Stream {
+    fn new(from: usize, to: usize) -> Self {
+        Self { ends: (from, to), posted: VecDeque::new(), bytes: 0 }
+    }
+
+    fn go_on(&mut self, world: &mut World) {
+        while self.posted.front().is_some_and(|first| world.arrived(*first)) {
+            self.posted.pop_front();
+            self.bytes += MESSAGE_BYTES;
+        }
+        let (from, to) = self.ends;
+        while self.posted.len() < 2 {
+            world.receive(to, Want { from: Some(from), ..Want::ANY }, MESSAGE_BYTES);
+            self.posted.push_back(world.send(MessageSpec::plain(from, to, MESSAGE_BYTES)));
+        }
+    }
+}
+
+/// Jain's index: 1 if all have the same, 1/n if one has everything.
+fn jain(parts: &[u64]) -> f64 {
+    let sum: f64 = parts.iter().map(|part| *part as f64).sum();
+    let squares: f64 = parts.iter().map(|part| (*part as f64).powi(2)).sum();
+    sum * sum / (parts.len() as f64 * squares)
+}
+
+/// `RELAY-6`: ten streams through a relay and one of its own, by one cable, share that fairly.
+#[test]
+fn ten_streams_through_a_relay_and_one_of_its_own_share_fairly() {
+    let (streams, relay, target) = (10, 10, 11);
+    let mut wiring = Wiring::bare(12);
+    wiring.switches = 1;
+    (0..streams).for_each(|from| wiring.hang(from, 0));
+    wiring.hang(relay, 0);
+    wiring.join(relay, target);
+    let wiring = wiring.relayed_by(HOPS, |node| node == relay);
+    let mut world = cabled_by(wiring, &Profile::DEFAULT, gigabit(), |_, _| 1_500);
+    let mut all: Vec<Stream> = (0..=relay).map(|from| Stream::new(from, target)).collect();
+    let mut parts = Vec::new();
+    // The first tenth of a second is for who meets whom first.
+    for span in [Span::ms(100), Span::ms(400)] {
+        all.iter_mut().for_each(|stream| stream.bytes = 0);
+        let end = world.now() + span;
+        while world.now() < end {
+            all.iter_mut().for_each(|stream| stream.go_on(&mut world));
+            world.pass(Span::us(100));
+        }
+        assert_eq!(world.violation(), None);
+        parts = all.iter().map(|stream| stream.bytes).collect();
+    }
+    let (index, sum) = (jain(&parts), parts.iter().sum::<u64>());
+    println!("{index:.3}, {:.0} Mb/s: {parts:?}", sum as f64 * 8.0 / 400e3);
+    assert!(index >= 0.9, "{index:.3}: {parts:?}");
+    assert!(sum as f64 * 8.0 / 0.4 > 0.8e9, "the cable stays full: {sum}");
+}

@@ -408,6 +408,11 @@ impl Table {
         falls
     }
 
+    /// What is being looked for is looked for anew, if at all.
+    pub(crate) fn stop_seeks(&mut self, peer: u32) {
+        self.seeks.retain(|seek| seek.peer != peer);
+    }
+
     /// What failed before says nothing any more: paths that are down may be looked for at once.
     pub(crate) fn forgive(&mut self, now: Time, peer: u32) {
         for health in self.entries.get_mut(&peer).into_iter().flat_map(|entry| &mut entry.health) {

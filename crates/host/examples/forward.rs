@@ -2,7 +2,7 @@
 //! one hop as fast as it can, the second sends them on, as a relay or as they are.
 //!
 //! `forward load INTERFACE RELAY-MAC TARGET-MAC SECONDS` on the first, `forward relay|bare IN OUT TARGET-MAC FRAMES` on the second, which says
-//! how many it has sent on, and in how much time of its processor each. The notebook of 26 November 2026 (relays) has the whole of it.
+//! how many it has sent on, and in how much time of its processor each.
 
 use std::io::IoSlice;
 use std::time::{Duration, Instant};

@@ -14,7 +14,7 @@ const MOST: Span = Span::ms(20);
 /// A lower measurement takes the rate down by this part of the difference.
 const DOWN_PART: u32 = 4;
 
-/// A path by which nothing was measured for so long may have become twice as good, and so on, in what it delivers and in its round trip: what is
+/// A path by which nothing was measured for so long, while its peer was busy, may have become twice as good, and so on, in what it delivers and in its round trip: what is
 /// not used would never be measured again. A path that is a hundred times as slow as another is tried every three seconds or so.
 const DOUBLES: Span = Span::ms(500);
 
@@ -31,26 +31,50 @@ pub(crate) struct Rate {
     limited: bool,
     /// Bytes in a millisecond. 0: nobody knows.
     per_ms: u32,
+    /// By the peer's [`Busy`].
     measured: Time,
+}
+
+/// How long a peer has acknowledged something now and then, all pauses left out: in those nothing becomes old.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Busy {
+    pub(crate) for_so_long: Time,
+    acked_at: Time,
+}
+
+/// A longer time without any acknowledgement is a pause: hosts that are crowded take tens of milliseconds for one.
+const PAUSE: Span = Span::ms(100);
+
+impl Busy {
+    pub(crate) const NEW: Self = Self { for_so_long: Time(0), acked_at: Time(0) };
+
+    /// Something was acknowledged by any path.
+    pub(crate) fn on_acked(&mut self, now: Time) {
+        let gap = now.since(self.acked_at);
+        if gap <= PAUSE {
+            self.for_so_long = self.for_so_long + gap;
+        }
+        self.acked_at = now;
+    }
 }
 
 impl Rate {
     pub(crate) const NEW: Self =
         Self { since: Time(0), bytes: 0, limited: false, per_ms: 0, measured: Time(0) };
 
-    /// Bytes in a millisecond, as far as is known now. 0: nobody knows.
-    pub(crate) fn per_ms(&self, now: Time) -> u32 {
-        u32::try_from(u64::from(self.per_ms) << self.doubled(now)).unwrap_or(u32::MAX)
+    /// Bytes in a millisecond, as far as is known. 0: nobody knows.
+    pub(crate) fn per_ms(&self, busy: Time) -> u32 {
+        u32::try_from(u64::from(self.per_ms) << self.doubled(busy)).unwrap_or(u32::MAX)
     }
 
     /// What is left of a measured round trip, in its unit: one whose receiver did not run for a while would never be measured again either.
-    pub(crate) fn trip(&self, now: Time, measured: u32) -> u32 {
-        measured >> self.doubled(now)
+    pub(crate) fn trip(&self, busy: Time, measured: u32) -> u32 {
+        measured >> self.doubled(busy)
     }
 
-    /// How often the path may have become twice as good.
-    fn doubled(&self, now: Time) -> u32 {
-        (now.since(self.measured).0 / DOUBLES.0).min(31) as u32
+    /// How often the path may have become twice as good since its rate was known.
+    fn doubled(&self, busy: Time) -> u32 {
+        if self.per_ms == 0 { 0 } else { (busy.since(self.measured).0 / DOUBLES.0).min(31) as u32 }
     }
 
     /// Something leaves while nothing is under way.
@@ -64,7 +88,7 @@ impl Rate {
     }
 
     /// So many bytes were acknowledged, a round trip being so long.
-    pub(crate) fn on_acked(&mut self, now: Time, bytes: u32, trip: Span) {
+    pub(crate) fn on_acked(&mut self, (now, busy): (Time, Time), bytes: u32, trip: Span) {
         self.bytes = self.bytes.saturating_add(bytes);
         let took = now.since(self.since);
         if took < LEAST.max(Span(2 * trip.0)) {
@@ -73,12 +97,12 @@ impl Rate {
         if took <= MOST.max(Span(8 * trip.0)) {
             let per_ms = (u64::from(self.bytes) * 1_000_000 / took.0.max(1)) as u32;
             if per_ms > self.per_ms {
-                (self.per_ms, self.measured) = (per_ms, now);
+                (self.per_ms, self.measured) = (per_ms, busy);
             } else if self.limited {
                 self.per_ms -= (self.per_ms - per_ms) / DOWN_PART;
-                self.measured = now;
-            } else if per_ms >= self.per_ms(now) / USED_PART {
-                self.measured = now;
+                self.measured = busy;
+            } else if per_ms >= self.per_ms(busy) / USED_PART {
+                self.measured = busy;
             }
         }
         self.begin(now);
@@ -96,7 +120,7 @@ mod tests {
             if limited {
                 rate.note_limited();
             }
-            rate.on_acked(*now, bytes, Span::us(100));
+            rate.on_acked((*now, *now), bytes, Span::us(100));
         }
     }
 
@@ -115,11 +139,25 @@ mod tests {
     }
 
     #[test]
+    fn what_nobody_measured_is_not_better_than_it_was() {
+        assert_eq!(Rate::NEW.trip(Time(1 << 40), 60_000), 60_000);
+    }
+
+    #[test]
+    fn a_pause_ages_nothing() {
+        let mut busy = Busy::NEW;
+        for ms in [5_000, 5_050, 5_100, 9_000, 9_010] {
+            busy.on_acked(Time(0) + Span::ms(ms));
+        }
+        assert_eq!(busy.for_so_long, Time(0) + Span::ms(110));
+    }
+
+    #[test]
     fn a_pause_says_nothing() {
         let mut rate = Rate::NEW;
         rate.begin(Time(0));
         rate.note_limited();
-        rate.on_acked(Time(0) + Span::ms(900), 1_500, Span::us(100));
+        rate.on_acked((Time(0) + Span::ms(900), Time(0)), 1_500, Span::us(100));
         assert_eq!(rate.per_ms(Time(0) + Span::ms(900)), 0);
     }
 

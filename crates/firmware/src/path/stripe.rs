@@ -58,7 +58,11 @@ pub(crate) fn stripe(lanes: &[Lane], backlog: &Backlog) -> Option<PathId> {
         return Some(best.path);
     }
     let others = lanes.iter().filter(|lane| !lane.taken);
-    let next = others.min_by_key(|lane| lane.there_us(backlog.block))?;
+    // What nobody knows first, however long its round trip seems: that may have been measured once, when its receiver did not run.
+    let next = others.min_by_key(|lane| (lane.rate > 0, lane.there_us(backlog.block)))?;
+    if next.rate == 0 {
+        return Some(next.path);
+    }
     let beyond = |us: u64| us.saturating_sub(u64::from(best.trip_us) / 2);
     let took_us = beyond(next.there_us(backlog.block));
     // All of it by the best alone.
@@ -139,6 +143,10 @@ mod tests {
     fn what_nobody_knows_is_tried() {
         let (known, unknown) = (lane(0, at(1_000), 0, false), lane(1, 0, 0, false));
         assert_eq!(stripe(&[known, unknown], &BACKLOG), Some(PathId::new(1)));
+        let far = Lane { trip_us: 60_000, ..unknown };
+        for first in [lane(0, at(1_000), 24_000, true), lane(0, 0, 24_000, true)] {
+            assert_eq!(stripe(&[first, far], &BACKLOG), Some(PathId::new(1)));
+        }
         assert_eq!(stripe(&[], &BACKLOG), None);
     }
 }

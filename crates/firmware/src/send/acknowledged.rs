@@ -361,7 +361,6 @@ impl SendPeer {
         let PathProgress { bytes, last, sample, copy_sent } = *progress;
         let Some(active) = self.active.as_deref_mut() else { return };
         active.acked_at = now;
-        let beside = active.flights.are_several();
         let flight = active.flight_mut(path);
         (flight.progress_at, flight.delivered_at, flight.backoff) = (now, now, 0);
         let next = flight.order.wrapping_add(1);
@@ -391,7 +390,7 @@ impl SendPeer {
             let sample_bytes = sample.map_or(0, |(.., bytes)| bytes.into());
             let marked = if answer.marked { bytes } else { 0 };
             let news = Acked { bytes, order: last, next, sample_us, sample_bytes, marked };
-            on_acked(self.further, further, (path, beside), (&self.rtt, &news, came.at));
+            on_acked(self.further, further, path, (&self.rtt, &news, came.at));
         }
     }
 }

@@ -78,12 +78,6 @@ impl Flights {
         &mut self.each[path.index()]
     }
 
-    /// Another path than the first was used since nothing was under way.
-    #[inline]
-    pub(super) const fn are_several(&self) -> bool {
-        self.further
-    }
-
     /// Paths that were used since nothing was under way.
     #[inline]
     pub(super) fn used(&self) -> impl Iterator<Item = PathId> + use<> {

@@ -92,7 +92,7 @@ impl SendSide {
             return true;
         }
         while let Some(block) = self.next_block_of(peer) {
-            let Some(path) = self.lane_for(now, peer, &block, paths) else { return false };
+            let Some(path) = self.lane_for(peer, &block, paths) else { return false };
             let Some(active) = self.peers[peer].active.as_deref_mut() else { return false };
             if !active.park() {
                 return false;
@@ -116,7 +116,7 @@ impl SendSide {
     }
 
     /// The path for a block, of those that may carry its frames whole if there are any. `None`: it waits.
-    fn lane_for(&self, now: Time, peer: u32, block: &What, paths: &Paths) -> Option<PathId> {
+    fn lane_for(&self, peer: u32, block: &What, paths: &Paths) -> Option<PathId> {
         let (bytes, fragment) = extent(block);
         let frame = bytes.min(fragment.into()) + HEADER_BYTES as u64;
         let entry = &self.peers[peer];
@@ -146,7 +146,7 @@ impl SendSide {
             let left: u64 = waiting.map(|(next, end)| end.since(next) as u64 * frame).sum();
             let under_way =
                 PathId::of_bits(bits).map(|path| active.flight(path).in_flight).sum::<u32>();
-            let (rate, trip_us) = self.rate_and_trip(now, peer, path);
+            let (rate, trip_us) = self.rate_and_trip(peer, path);
             let queued = left + u64::from(under_way);
             lanes.push(Lane { path, queued, rate, trip_us, taken: left > 0 });
         }

@@ -9,7 +9,7 @@ use super::granted::Granted;
 use super::{SendPeer, SendSide};
 use crate::limits::{FURTHER_PATHS_MAX, PATHS_MAX};
 use crate::path::congestion::{Acked, Congestion, INITIAL_BYTES};
-use crate::path::rate::Rate;
+use crate::path::rate::{Busy, Rate};
 use crate::path::rtt::Rtt;
 use crate::path::{Hop, PathId};
 use crate::time::{Span, Time};
@@ -25,6 +25,7 @@ pub(super) struct Further {
     rtts: [Rtt; PATHS_MAX - 1],
     windows: [Congestion; PATHS_MAX],
     rates: [Rate; PATHS_MAX],
+    busy: Busy,
     /// What its receiver lets it be sent unasked, and what of that bounds the current train, which may have been asked for.
     pub(super) granted: Granted,
     pub(super) bound: u32,
@@ -35,6 +36,7 @@ impl Further {
         rtts: [const { Rtt::new() }; PATHS_MAX - 1],
         windows: [Congestion::FRESH; PATHS_MAX],
         rates: [Rate::NEW; PATHS_MAX],
+        busy: Busy::NEW,
         granted: Granted::NOTHING_SAID,
         bound: u32::MAX,
     };
@@ -111,21 +113,20 @@ pub(super) fn rtt_mut<'a>(
     }
 }
 
-/// Frames were acknowledged: the window of their path takes it in, if there is one. What a path delivers is measured where others are used
-/// `beside` it, and no choice is made without.
+/// Frames were acknowledged: the window of their path takes it in, if there is one.
 #[inline]
 pub(super) fn on_acked(
     place: u16,
     further: &mut [Further],
-    (path, beside): (PathId, bool),
+    path: PathId,
     (first, news, now): (&Rtt, &Acked, Time),
 ) {
     let Some(place) = usize::from(place).checked_sub(1) else { return };
-    let Further { rtts, windows, rates, .. } = &mut further[place];
+    let Further { rtts, windows, rates, busy, .. } = &mut further[place];
     let rtt = path.index().checked_sub(1).map_or(first, |path| &rtts[path]);
-    if beside {
-        rates[path.index()].on_acked(now, news.bytes, Span::us(rtt.smoothed_us().into()));
-    }
+    busy.on_acked(now);
+    let clocks = (now, busy.for_so_long);
+    rates[path.index()].on_acked(clocks, news.bytes, Span::us(rtt.smoothed_us().into()));
     windows[path.index()].on_acked(news, rtt, now);
 }
 
@@ -184,12 +185,13 @@ impl SendSide {
     }
 
     /// Bytes that a path of a peer delivers in a millisecond, and a round trip by it in microseconds. 0: nobody knows.
-    pub(super) fn rate_and_trip(&self, now: Time, peer: u32, path: PathId) -> (u32, u32) {
+    pub(super) fn rate_and_trip(&self, peer: u32, path: PathId) -> (u32, u32) {
         let entry = &self.peers[peer];
         let trip_us = entry.rtt(&self.further, path).smoothed_us();
         let Some(place) = entry.further_place() else { return (0, trip_us) };
-        let rate = &self.further[place].rates[path.index()];
-        (rate.per_ms(now), rate.trip(now, trip_us))
+        let Further { rates, busy, .. } = &self.further[place];
+        let (rate, busy) = (&rates[path.index()], busy.for_so_long);
+        (rate.per_ms(busy), rate.trip(busy, trip_us))
     }
 
     /// A path of a peer has failed, or leads elsewhere: what it delivered says nothing.

@@ -11,6 +11,9 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use crate::capture::ethertype;
 use crate::error::{print, user_error};
 
+/// What it says once it relays, before the interfaces' names.
+pub const GREETING: &str = "relays between ";
+
 /// How often an end is looked for.
 const GLANCE: Duration = Duration::from_millis(50);
 
@@ -54,7 +57,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         .collect();
     let alone =
         if rings.len() < 2 { "; there is nothing to relay between: one interface" } else { "" };
-    print(&format!("relays between {}{alone}\n", rings.join(", ")))?;
+    print(&format!("{GREETING}{}{alone}\n", rings.join(", ")))?;
     let mut left = args.seconds.map(Duration::from_secs);
     while !stop.load(Ordering::Relaxed) && left != Some(Duration::ZERO) {
         std::thread::sleep(GLANCE);

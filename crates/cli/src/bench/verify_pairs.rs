@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 
 use super::args::{VerifyArgs, command_line};
 use super::environment::Environment;
-use super::job::Spec;
+use super::job::{LinkChoice, Spec};
 use super::listen::GREETING;
 use super::pair::MTU_DEFAULT;
 use super::progress::Progress;
@@ -51,6 +51,15 @@ pub fn run(args: &VerifyArgs, spec: &Spec, plan: &Plan, load: f64) -> anyhow::Re
     let lab_plan = shape.plan(args.hosts, u32::try_from(mtu).unwrap_or(u32::MAX))?;
     let neighbours = lab_plan.neighbours();
     let lab = PrivateLab::create(lab_plan)?;
+    let relays = matches!(spec.link, LinkChoice::Auto | LinkChoice::Packet);
+    if relays {
+        lab.start_relays()?;
+    }
+    // Who has no cable in common is reached through them.
+    let spec_of = |pair: &Pair| match relays && !neighbours.contains(pair) {
+        true => Spec { link: LinkChoice::Packet, ..spec.clone() },
+        false => spec.clone(),
+    };
     let hosts: Vec<Host<'_>> = lab.hosts().collect();
     let listeners = hosts.iter().map(listen).collect::<anyhow::Result<Vec<_>>>()?;
     let rounds = rounds(hosts.len());
@@ -65,7 +74,7 @@ pub fn run(args: &VerifyArgs, spec: &Spec, plan: &Plan, load: f64) -> anyhow::Re
     let outcomes = Progress::during(&text, seconds, || -> anyhow::Result<Vec<Outcome>> {
         let mut outcomes = Vec::new();
         for round in &rounds {
-            outcomes.extend(play(round, &hosts, spec, plan)?);
+            outcomes.extend(play(round, &hosts, spec_of, plan)?);
         }
         Ok(outcomes)
     })?;
@@ -109,23 +118,28 @@ fn listen(host: &Host<'_>) -> anyhow::Result<Listener> {
 fn play(
     round: &[Pair],
     hosts: &[Host<'_>],
-    spec: &Spec,
+    spec_of: impl Fn(&Pair) -> Spec,
     plan: &Plan,
 ) -> anyhow::Result<Vec<Outcome>> {
     let mut ready = Vec::new();
     for (a, b) in round {
         let seed = plan.seed.wrapping_add((*a * hosts.len() + *b) as u64);
         let plan = Plan { seed, ..plan.clone() };
-        ready.push(((*a, *b), hosts[*a].entrance()?, hosts[*b].address().to_string(), plan));
+        let spec = spec_of(&(*a, *b));
+        ready.push((
+            (*a, *b),
+            hosts[*a].entrance()?,
+            hosts[*b].address().to_string(),
+            (spec, plan),
+        ));
     }
     Ok(thread::scope(|scope| {
         let threads: Vec<_> = ready
             .into_iter()
-            .map(|(pair, entrance, peer, plan)| {
+            .map(|(pair, entrance, peer, (spec, plan))| {
                 let work = move || -> anyhow::Result<(Row, [Tally; 2])> {
                     entrance.enter().context("entering the lab")?;
-                    let mut session =
-                        Session::open(&peer, vec![spec.clone()], &Named::default(), None)?;
+                    let mut session = Session::open(&peer, vec![spec], &Named::default(), None)?;
                     let tallies = session.verify(0, plan)?;
                     Ok((row(&session, &tallies), tallies))
                 };
@@ -172,6 +186,9 @@ fn tell(
         let link = row.link.clone().unwrap_or_default();
         let way = match neighbours.contains(&pair) {
             true => String::new(),
+            false if link.split('+').all(|kind| kind == "packet") => {
+                "; not neighbours: through relays".to_owned()
+            }
             false => "; not neighbours: by the routes of the hosts between".to_owned(),
         };
         print(&format!(

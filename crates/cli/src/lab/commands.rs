@@ -16,7 +16,7 @@ use super::rsh::Call;
 use super::state::{self, State};
 use super::{
     CableCommand, DownArgs, ExecArgs, MoveArgs, PlugArgs, RshArgs, RunArgs, ShapeArgs, StatusArgs,
-    UpArgs, build, inhabitants, rootless, services, stale, status,
+    UpArgs, build, inhabitants, relays, rootless, services, stale, status,
 };
 use crate::bail_user;
 use crate::error::{PassThrough, print, user_error};
@@ -54,6 +54,9 @@ pub fn up(args: UpArgs) -> anyhow::Result<()> {
     }
     if args.empd {
         services::start(guard.state(), services::Life::Lab)?;
+    }
+    if !args.shape.no_relays {
+        relays::start(guard.state(), services::Life::Lab)?;
     }
     let text = greeting(guard.state());
     guard.release();
@@ -115,6 +118,9 @@ pub fn run_once(args: RunArgs) -> anyhow::Result<()> {
     let lab = PrivateLab::create(args.shape.plan()?)?;
     if args.empd {
         lab.start_services()?;
+    }
+    if !args.shape.no_relays {
+        lab.start_relays()?;
     }
     let program = &args.command[0];
     let mut command = lab.host(&args.host)?.command(program)?;

@@ -14,7 +14,7 @@ use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 
 use super::state::State;
-use super::{build, carrier};
+use super::{build, carrier, inhabitants};
 use crate::process;
 
 /// The labs to undo. Held during each step of making or removing one, so that the signal's thread
@@ -92,9 +92,18 @@ impl Drop for Guard {
         let Some(index) = guarded.iter().position(|state| state.name == self.state.name) else {
             return;
         };
-        if let Err(error) = build::undo(&guarded.swap_remove(index)) {
+        let state = guarded.swap_remove(index);
+        end_services(&state);
+        if let Err(error) = build::undo(&state) {
             eprintln!("emp: {error:#}; `emp lab down --stale` tries again");
         }
+    }
+}
+
+/// Ends what was started on the hosts of a lab that was to stay. Of one that belongs to a process it ends by itself.
+fn end_services(state: &State) {
+    if state.owner.is_none() {
+        inhabitants::end(state);
     }
 }
 
@@ -128,6 +137,7 @@ fn watch() -> anyhow::Result<()> {
                 work(signal);
             }
             for state in guarded.iter() {
+                end_services(state);
                 let _ = build::undo(state);
             }
             // Ends the process while we hold the list: nobody makes anything in between.

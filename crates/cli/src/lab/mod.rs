@@ -22,6 +22,7 @@ mod ports;
 #[allow(dead_code, reason = "the surface for `bench`, `demo` and `sim`; labs use part of it")]
 mod private;
 mod record;
+mod relays;
 mod rootless;
 mod routes;
 mod rsh;
@@ -113,6 +114,10 @@ struct ShapeArgs {
     /// Hosts know their neighbours only: no routes, and no kernel that forwards.
     #[arg(long)]
     no_routes: bool,
+    /// No `emp relay` on the hosts. Without this there is one on each that has two cables or more, so that hosts without a common cable
+    /// reach each other by raw frames as well.
+    #[arg(long)]
+    no_relays: bool,
 }
 
 #[derive(clap::Args)]

@@ -11,7 +11,7 @@ use super::enter::Entrance;
 use super::interrupt::Guard;
 use super::plan::{self, Interface, Place, Plan};
 use super::state::{NETNS_DIR, State};
-use super::{ip, rootless, services, stale, state};
+use super::{ip, relays, rootless, services, stale, state};
 use crate::bail_user;
 use crate::process::ProcessId;
 
@@ -49,6 +49,11 @@ impl PrivateLab {
     /// Starts the service empd on every host. They end with the calling thread.
     pub fn start_services(&self) -> anyhow::Result<()> {
         services::start(self.guard.state(), services::Life::Thread)
+    }
+
+    /// Starts `emp relay` on every host with several cables. They end with the calling thread.
+    pub fn start_relays(&self) -> anyhow::Result<()> {
+        relays::start(self.guard.state(), services::Life::Thread)
     }
 
     /// Where a host's listens.

@@ -87,6 +87,11 @@ impl State {
         Path::new(STATE_DIR).join(format!("lab-{}.empd.{kind}", self.name))
     }
 
+    /// What the relay of a host says, if it has one.
+    pub fn relay_log(&self, host: usize) -> PathBuf {
+        self.service_socket(host).with_extension("relay")
+    }
+
     /// Claims the lab's name and writes the record; fails if there is such a lab.
     pub fn create(&self) -> anyhow::Result<()> {
         let dir = Path::new(STATE_DIR);
@@ -130,7 +135,8 @@ impl State {
     /// Forgets the lab. To be called when nothing of it is left.
     pub fn remove(&self) -> anyhow::Result<()> {
         let sockets = (0..self.plan.hosts.len()).map(|host| self.service_socket(host));
-        let services = sockets.flat_map(|path| [path.with_extension("log"), path]);
+        let services = sockets
+            .flat_map(|path| [path.with_extension("log"), path.with_extension("relay"), path]);
         // The record last: with it, what is left can be found.
         let files = [self.service_file("toml"), self.hosts_file(), file(&self.name)];
         for path in services.chain(files) {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+use emp_firmware::limits::INTERFACES_MAX;
 use emp_firmware::{Integrity, Profile};
 use emp_host::{Board, Endpoint, LinkIndex, Node, NodeBuilder, WaitMode};
 use emp_link::{
@@ -113,13 +114,23 @@ impl OpenNode {
         let Some(node) = other.node.map(NodeId) else {
             bail_user!("the other end runs no EMP node");
         };
-        self.node.hint(node, LinkIndex(0), address);
+        // Behind relays nobody has that address on a cable of this end.
+        let relayed = peer.is_behind_relays && matches!(self.link, Address::Mac(_));
+        if !relayed {
+            self.node.hint(node, LinkIndex(0), address);
+        }
         let mut tries = FIND_LIMIT.as_millis() / FIND_STEP.as_millis();
         while let Err(missing) = self.node.find(node, FIND_STEP) {
             lifeline::check()?;
             tries -= 1;
             if tries > 0 {
                 continue;
+            }
+            if relayed {
+                bail_user!(
+                    "{missing}; the ends have no cable in common, and no relay leads from one to the other: `emp relay` on \
+                     the hosts between is one, and --link udp needs none"
+                );
             }
             if matches!(self.link, Address::Shm(_)) {
                 bail_user!("{missing}; both ends of shm are one user's, on one machine");
@@ -184,12 +195,12 @@ fn with_link(
     faults: &Arc<AtomicU64>,
 ) -> anyhow::Result<(NodeBuilder, Address)> {
     let harness = Harness::of(spec, place)?;
-    match place.choose(spec.link)? {
+    match place.choose_for_emp(spec.link)? {
         choice @ (LinkChoice::Packet | LinkChoice::Lent | LinkChoice::Auto) => {
             let tag = id.destination_tag();
             let lender = (choice == LinkChoice::Lent).then(socket_path);
             let (mut builder, mut mac) = (builder, None);
-            for interface in place.all() {
+            for interface in place.all_for_packets()? {
                 let usual = PacketOptions::new(&interface.name, tag);
                 let options = PacketOptions { ethertype, lender: lender.clone(), ..usual };
                 let link =
@@ -259,6 +270,18 @@ impl Place {
     /// The interfaces that EMP uses, the one to measure on first.
     fn all(&self) -> impl Iterator<Item = &Interface> {
         std::iter::once(&self.interface).chain(&self.together)
+    }
+
+    /// The interfaces by which raw frames leave: behind relays all that can carry such, as each may lead to one.
+    fn all_for_packets(&self) -> anyhow::Result<Vec<Interface>> {
+        let named = self.all().cloned();
+        if !self.is_behind_relays() || !self.together.is_empty() {
+            return Ok(named.collect());
+        }
+        let others = emp_link::interfaces()?.into_iter();
+        let others = others.filter(|other| other.usable_for_packet() && other.running);
+        let others = others.filter(|other| other.name != self.interface.name);
+        Ok(named.chain(others).take(INTERFACES_MAX).collect())
     }
 
     /// Addresses at which it takes datagrams: one by each of these that has any.

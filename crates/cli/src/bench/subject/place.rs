@@ -31,6 +31,8 @@ pub struct Place {
     is_aside: bool,
     /// Why raw frames would not do although this end could send them: known once the ends have met.
     between: Option<String>,
+    /// The two have no cable in common, and both could send raw frames: those are for relays.
+    is_behind: bool,
 }
 
 /// The other end's address with the interface that leads there: a link-local address means nothing without it.
@@ -38,6 +40,8 @@ pub struct Place {
 pub struct Neighbour {
     ip: IpAddr,
     interface: u32,
+    /// It is reached through relays, if by raw frames at all.
+    pub is_behind_relays: bool,
 }
 
 impl Neighbour {
@@ -49,7 +53,7 @@ impl Neighbour {
 
 impl From<IpAddr> for Neighbour {
     fn from(ip: IpAddr) -> Self {
-        Self { ip, interface: 0 }
+        Self { ip, interface: 0, is_behind_relays: false }
     }
 }
 
@@ -119,6 +123,7 @@ impl Place {
             next_hop,
             is_aside: false,
             between: None,
+            is_behind: false,
         };
         place.check()?;
         Ok(place)
@@ -190,7 +195,8 @@ impl Place {
 
     /// The other end, and the interface that leads there.
     pub fn neighbour(&self) -> Neighbour {
-        Neighbour { ip: self.peer, interface: self.interface.index }
+        let (ip, interface) = (self.peer, self.interface.index);
+        Neighbour { ip, interface, is_behind_relays: self.is_behind }
     }
 
     /// What the other end must know of this one.
@@ -210,6 +216,7 @@ impl Place {
         };
         let routed = stranger(&own.next_hop, other).or_else(|| stranger(&other.next_hop, own));
         let theirs = other.problem.as_ref().map(|problem| format!("at {}, {problem}", self.peer));
+        self.is_behind = routed.is_some() && own.problem.is_none() && theirs.is_none();
         self.between = routed.or(theirs);
     }
 
@@ -235,6 +242,19 @@ impl Place {
             }
             (link, _) => Ok(link),
         }
+    }
+
+    /// The same for EMP, whose raw frames relays send on: asked for by name, they are tried where the ends have no cable in common.
+    pub fn choose_for_emp(&self, link: LinkChoice) -> anyhow::Result<LinkChoice> {
+        match link {
+            LinkChoice::Packet if self.is_behind => Ok(link),
+            link => self.choose(link),
+        }
+    }
+
+    /// Whether the other end is reached through relays, if at all: each of this end's interfaces may lead to one.
+    pub fn is_behind_relays(&self) -> bool {
+        self.is_behind
     }
 
     /// Why raw frames can't be sent between the two ends.
@@ -342,6 +362,12 @@ mod tests {
         for (other, routed) in [(&near, false), (&far, true)] {
             let mut place = on_a_cable();
             place.meet(&own, other);
+            assert_eq!(place.is_behind_relays(), routed);
+            if routed {
+                // Relays may be there.
+                assert!(place.choose(LinkChoice::Packet).is_err());
+                assert!(place.choose_for_emp(LinkChoice::Packet).is_ok());
+            }
             let problem = place.between;
             assert_eq!(problem.is_some_and(|text| text.contains("10.77.1.2 is a router")), routed);
         }

@@ -109,6 +109,8 @@ fn who_was_given_up_learns_why() {
     assert_eq!(error.operation().expect("not the time").status(), Status::GivenUp, "{error}");
     let text = error.to_string();
     assert!(text.contains("gave it up"), "{text}");
-    assert!(text.contains("interface emp0 was down or had no carrier for"), "{text}");
+    // It may learn so before it has looked at its interface again.
+    let since = "interface emp0 was down or had no carrier for";
+    assert!(text.contains(since) || text.contains("interface emp0 has no carrier"), "{text}");
     drop(ask);
 }

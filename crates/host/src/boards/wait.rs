@@ -121,8 +121,6 @@ impl<'a> Waiter<'a> {
     fn yielded(&mut self, core: &mut Core, before: Time, now: Time) {
         core.wait_times.yielded(before, now);
         self.crowded = core.wait_times.is_crowded();
-        // Whoever got the core and computes makes this one sleep.
-        self.budget = core.wait_times.budget(now);
         self.last_yield = now;
     }
 
@@ -180,6 +178,8 @@ impl<'a> Waiter<'a> {
             }
             was_away = true;
             now = core.now();
+            // Whoever got the core and computes makes this one sleep, for a while.
+            self.budget = core.wait_times.budget(now);
         };
         core.wait_times.learn(now.since(self.since), found.is_none());
         self.stop_working(&mut core);
@@ -196,7 +196,7 @@ impl<'a> Waiter<'a> {
     #[inline]
     fn leaves_it_to_others(&self, core: &Locked<'_>) -> bool {
         let others = !self.works || core.duty().watcher() == Watch::Caller;
-        others && WaitTimes::are_long(self.budget)
+        others && core.wait_times.are_long()
     }
 
     fn stop_working(&mut self, core: &mut Locked<'_>) {
@@ -210,7 +210,7 @@ impl<'a> Waiter<'a> {
         self.stop_working(&mut core);
         // Whoever works or watches wakes another when it leaves.
         let others_at_work = std::mem::take(&mut self.others_at_work);
-        let relieved = core.duty().is_working() && WaitTimes::are_long(self.budget);
+        let relieved = core.duty().is_working() && core.wait_times.are_long();
         if core.duty().watcher() == Watch::Caller || relieved || others_at_work {
             return self.park(core, now, (others_at_work && !relieved).then_some(NAP));
         }

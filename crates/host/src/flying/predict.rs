@@ -68,9 +68,14 @@ impl WaitTimes {
         }
     }
 
-    /// Whether that is so little because waits are long: what a caller does while it waits is then for others rather than for itself.
-    pub(crate) const fn are_long(budget: Option<Span>) -> bool {
-        matches!(budget, Some(budget) if budget.0 <= SPIN_LEAST.0)
+    /// Whether that is little because waits are long: what a caller does while it waits is then for others rather than for itself. Who sleeps
+    /// because it lost its core still waits for what is its own.
+    pub(crate) fn are_long(&self) -> bool {
+        match self.mode {
+            WaitMode::Spin => false,
+            WaitMode::Sleep => true,
+            WaitMode::Adaptive => 2 * self.typical.0 > SPIN_MAX.0,
+        }
     }
 
     /// Learns from a wait that has ended. One that was cut short only shows that waits take at least so long.

@@ -10,6 +10,8 @@ chmod 755 "$work"
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
 cp "$built/emp" "$work/emp"
+# The service is looked for beside it.
+[ ! -e "$built/empd" ] || cp "$built/empd" "$work/empd"
 cp "$built/libemp_fi.so" "$work/libemp-fi.so"
 emp=$work/emp
 export EMP_MPI_PATH=$venv

@@ -185,6 +185,11 @@ fn scribbles_end_who_scribbles() {
                 verify.round();
             }
         }
+        // The service may not have run meanwhile: of the first at least it is waited for.
+        let until = Instant::now() + Duration::from_millis(if put_out == 0 { 200 } else { 0 });
+        while !raw.is_put_out() && Instant::now() < until {
+            std::thread::sleep(Duration::from_micros(200));
+        }
         put_out += usize::from(raw.is_put_out());
     }
     verify.round();

@@ -12,7 +12,6 @@ use emp_firmware::{Span, Time};
 
 use crate::boards::duty::Watch;
 use crate::boards::lock::{Locked, Shared};
-use crate::flying::predict::WaitTimes;
 use crate::flying::sleepers::{How, Interest};
 use crate::machine::clock;
 use crate::machine::wakeup::Parker;

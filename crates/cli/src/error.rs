@@ -6,6 +6,8 @@ use std::io::{self, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus};
 
+use emp_host::BuildError;
+
 /// A mistake the user can mend. It is shown as one helpful line and ends with exit code 2.
 ///
 /// Make one with [`user_error`], or with `bail_user!` as one would use `anyhow::bail!`.
@@ -83,7 +85,9 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     }
     // Standard error may be closed too; then there is nobody left to tell.
     let _ = writeln!(io::stderr(), "emp: {}", one_line(error));
-    if error.downcast_ref::<UserError>().is_some() { ExitCode::from(2) } else { ExitCode::from(1) }
+    let mistaken = error.downcast_ref::<UserError>().is_some()
+        || matches!(error.downcast_ref::<BuildError>(), Some(BuildError::Peers(_)));
+    if mistaken { ExitCode::from(2) } else { ExitCode::from(1) }
 }
 
 /// Says in one line what is wrong with the command line (exit code 2), or shows the help that was asked for.

@@ -192,6 +192,8 @@ pub const STRANGERS_SILENCE: Span = Span::ms(500);
 /// Shortest and longest back-off after "not ready".
 pub const NOT_READY_BACKOFF: (Span, Span) = (Span::us(50), Span::ms(5));
 
+/// Links of one node: the engine keeps a bit of each.
+pub const LINKS_MAX: usize = 64;
 /// Paths of one pair: a ring and a socket on each of [`INTERFACES_MAX`] interfaces; what a peer's entry notes of each is a bit in a byte.
 pub const PATHS_MAX: usize = 8;
 

@@ -7,7 +7,7 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{LONG, pattern};
-use emp_host::{AutoLinks, Board, Node, Selector, Want};
+use emp_host::{AutoLinks, Board, LinkAddress, LinkIndex, Node, Selector, Want};
 use emp_testing::lab::{INTERFACE, Lab};
 
 /// The second cable.
@@ -17,6 +17,12 @@ const BYTES: usize = 4 << 20;
 
 fn lab() -> Option<Lab> {
     let lab = Lab::build(1500)?;
+    plug(&lab);
+    Some(lab)
+}
+
+/// Adds the second cable.
+fn plug(lab: &Lab) {
     let cable = format!("link add {SECOND} type veth peer name {SECOND} netns {}", lab.name(1));
     lab.ip(0, &cable.split(' ').collect::<Vec<_>>());
     for side in 0..2 {
@@ -30,7 +36,6 @@ fn lab() -> Option<Lab> {
         assert!(start.elapsed() < LONG, "the second cable has no carrier");
         std::thread::sleep(Duration::from_millis(5));
     }
-    Some(lab)
 }
 
 fn has_carrier(name: &str) -> bool {
@@ -91,12 +96,75 @@ fn until_both_carry(lab: &Lab, pair: &[Node; 2], what: &str) {
 #[test]
 fn long_messages_take_both_cables() {
     let Some(lab) = lab() else { return };
-    // Not by datagrams alone: their second socket may meet the peer at its first address, to which the kernel routes by the first cable.
     for (want, named) in [(Want::Auto, true), (Want::Auto, false), (Want::Packet, true)] {
         let pair = [0, 1].map(|side| start(&lab, side, want, named));
         // The first finds the second cable.
         transfer(&pair, 4, || ());
         until_both_carry(&lab, &pair, &format!("{want:?}, named {named}"));
+    }
+}
+
+/// How two cables' ends are set up for IP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Ip {
+    /// A subnet for each cable.
+    Apart,
+    /// The same, and a host takes only what comes from where it would send to, and answers for the addresses of the interface that is asked.
+    Strict,
+    /// One subnet for both: the kernel would send all by the first.
+    Together,
+}
+
+/// Transfers until each node's sockets both lead to the other, and where cables have subnets of their own each to the address of its own cable. How much
+/// each carries is not asked here: on a busy machine one may carry nearly all for a while.
+fn until_each_leads_by_its_own(lab: &Lab, pair: &[Node; 2], ip: Ip) {
+    let start = Instant::now();
+    loop {
+        let before = left(lab, 0);
+        transfer(pair, 4, || ());
+        let second = left(lab, 0)[1] - before[1];
+        let paths = [0, 1].map(|side| pair[side].paths(pair[1 - side].id()));
+        let right = (0..2).all(|side| {
+            let leads = |link: u8| {
+                let address = format!("10.{}.0.{}:51966", 77 + link, 2 - side).parse().unwrap();
+                let address = LinkAddress::udp(address);
+                let mut paths = paths[side].iter().filter(|path| path.link == LinkIndex(link));
+                paths.any(|path| ip == Ip::Together || path.address == address)
+            };
+            leads(0) && leads(1)
+        });
+        if right && second > 0 {
+            return;
+        }
+        assert!(start.elapsed() < LONG, "udp, {ip:?}: {paths:?}\n{}", pair[0].choice());
+    }
+}
+
+/// Sockets alone: each leads by its own cable, whichever of the peer's addresses it is answered from (`PATH-14`).
+#[test]
+fn sockets_lead_by_their_own_cables() {
+    for ip in [Ip::Apart, Ip::Strict, Ip::Together] {
+        let Some(lab) = lab() else { return };
+        for side in 0..2 {
+            if ip == Ip::Strict {
+                lab.inside(side, || ["arp_ignore", "rp_filter"].map(|name| set_ipv4(name, "1")));
+            }
+            if ip == Ip::Together {
+                lab.ip(side, &["address", "flush", "dev", SECOND]);
+                let address = format!("10.77.0.{}/24", side + 3);
+                lab.ip(side, &["address", "add", &address, "dev", SECOND]);
+            }
+        }
+        let pair = [0, 1].map(|side| start(&lab, side, Want::Udp, true));
+        transfer(&pair, 4, || ());
+        until_each_leads_by_its_own(&lab, &pair, ip);
+    }
+}
+
+/// Sets how both interfaces of the calling thread's namespace take IPv4.
+fn set_ipv4(name: &str, value: &str) {
+    for of in ["all", INTERFACE, SECOND] {
+        std::fs::write(format!("/proc/sys/net/ipv4/conf/{of}/{name}"), value).unwrap();
     }
 }
 
@@ -138,4 +206,40 @@ fn what_was_tried_is_told() {
     assert!(error.contains("peer unreachable; tried"), "{error}");
     assert!(error.contains("node b"), "{error}");
     assert!(error.contains(INTERFACE) && error.contains(SECOND), "{error}");
+}
+
+/// A cable that is plugged in while the nodes run is used with the first; it may go away, and come again (`PATH-15`).
+#[test]
+fn a_cable_that_appears_joins() {
+    for want in [Want::Auto, Want::Packet] {
+        let Some(lab) = Lab::build(1500) else { return };
+        let pair = [0, 1].map(|side| start(&lab, side, want, false));
+        transfer(&pair, 4, || ());
+        for time in ["first", "second"] {
+            transfer(&pair, 8, || plug(&lab));
+            until_both_carry(&lab, &pair, &format!("{want:?}, the {time} time"));
+            transfer(&pair, 12, || lab.ip(0, &["link", "delete", SECOND]));
+        }
+    }
+}
+
+/// Cables of 9000 and 1500 bytes beside each other, and ends of one cable that differ: each path has its own length.
+#[test]
+fn each_cable_has_an_mtu_of_its_own() {
+    for (first, second) in [([9000, 9000], [1500, 1500]), ([9000, 1500], [1500, 9000])] {
+        let Some(lab) = lab() else { return };
+        for (cable, mtus) in [(INTERFACE, first), (SECOND, second)] {
+            for (side, mtu) in mtus.iter().enumerate() {
+                lab.ip(side, &["link", "set", cable, "mtu", &mtu.to_string()]);
+            }
+        }
+        for want in [Want::Auto, Want::Packet] {
+            let pair = [0, 1].map(|side| start(&lab, side, want, true));
+            transfer(&pair, 4, || ());
+            // What is cut for 9000 bytes takes the cable that carries it whole; where ends differ both carry 1500.
+            if first != [9000, 9000] {
+                until_both_carry(&lab, &pair, &format!("{want:?}, MTUs {first:?} and {second:?}"));
+            }
+        }
+    }
 }

@@ -265,6 +265,10 @@ impl<L: Link, W: Target + Send> Link for CaptureLink<L, W> {
         self.inner.has_ended(address)
     }
 
+    fn interfaces_changed(&mut self) -> Option<bool> {
+        self.inner.interfaces_changed()
+    }
+
     fn notice(&mut self) -> Option<String> {
         // Asked now and then, also where nobody ever sleeps.
         self.file.flush();

@@ -366,6 +366,10 @@ impl<L: Link> Link for FaultLink<L> {
         self.inner.notice()
     }
 
+    fn interfaces_changed(&mut self) -> Option<bool> {
+        self.inner.interfaces_changed()
+    }
+
     fn statistics(&self) -> LinkStatistics {
         self.inner.statistics()
     }

@@ -27,6 +27,8 @@ pub struct Interface {
     pub loopback: bool,
     /// IP addresses that it owns.
     pub addresses: Vec<IpAddr>,
+    /// The bits of each address that its subnet has in common.
+    pub prefixes: Vec<u8>,
 }
 
 impl Interface {
@@ -44,6 +46,23 @@ impl Interface {
             IpAddr::V6(ip) => !ip.is_unicast_link_local(),
         };
         self.addresses.iter().filter(usable).min_by_key(|ip| ip.is_ipv6()).copied()
+    }
+
+    /// Its address for datagrams is in a subnet of this other one: the kernel may send by that what shall leave by this.
+    pub fn shares_subnet(&self, other: &Self) -> bool {
+        let own = self.ip().filter(|_| self.index != other.index);
+        let theirs = || other.addresses.iter().zip(&other.prefixes);
+        own.is_some_and(|own| theirs().any(|(ip, prefix)| same_front(own, *ip, *prefix)))
+    }
+}
+
+/// So many bits at the front of two addresses are the same.
+fn same_front(a: IpAddr, b: IpAddr, bits: u8) -> bool {
+    let bits = u32::from(bits);
+    match (a, b) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros() >= bits,
+        (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros() >= bits,
+        _ => false,
     }
 }
 
@@ -75,12 +94,16 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
                 running: entry.flags & libc::IFF_RUNNING != 0,
                 loopback: entry.flags & libc::IFF_LOOPBACK != 0,
                 addresses: Vec::new(),
+                prefixes: Vec::new(),
             });
             found.len() - 1
         });
         match entry.address {
             Some(InterfaceAddress::Mac(mac)) => found[at].mac = Some(mac),
-            Some(InterfaceAddress::Ip(ip)) => found[at].addresses.push(ip),
+            Some(InterfaceAddress::Ip(ip, prefix)) => {
+                found[at].addresses.push(ip);
+                found[at].prefixes.push(prefix);
+            }
             None => {}
         }
     }
@@ -142,5 +165,22 @@ mod tests {
         assert!(lo.index > 0);
         assert!(!lo.usable_for_packet());
         assert!(interface_list().contains(&lo.name));
+        let v4 = lo.addresses.iter().zip(&lo.prefixes).find(|(ip, _)| ip.is_ipv4());
+        assert!(v4.is_none_or(|(_, prefix)| *prefix == 8), "{v4:?}");
+    }
+
+    #[test]
+    fn subnets_are_compared_by_their_prefixes() {
+        let at = |index, ip: &str, prefix| {
+            let (addresses, prefixes) = (vec![ip.parse().unwrap()], vec![prefix]);
+            Interface { index, addresses, prefixes, ..Interface::default() }
+        };
+        let a = at(1, "10.77.0.1", 24);
+        let shares = |other: &Interface| (a.shares_subnet(other), other.shares_subnet(&a));
+        assert_eq!(shares(&at(2, "10.77.0.9", 24)), (true, true));
+        assert_eq!(shares(&at(2, "10.77.9.9", 16)), (true, false), "the wider one has both");
+        assert_eq!(shares(&at(2, "10.78.0.9", 24)), (false, false));
+        assert_eq!(shares(&at(2, "fd00::9", 64)), (false, false));
+        assert_eq!(shares(&a), (false, false), "itself");
     }
 }

@@ -19,6 +19,7 @@ mod locks;
 mod name;
 mod namespace;
 mod netlink;
+mod newcomers;
 mod packet;
 mod ranking;
 pub mod service;
@@ -44,6 +45,7 @@ pub use condition::Condition;
 pub use emp_wire::LinkAddress;
 pub use fault::{FaultCounters, FaultLink, FaultPlan, FaultPlanError};
 pub use interfaces::{Interface, interfaces};
+pub use newcomers::{InterfaceWatch, LinkGroup};
 pub use packet::{
     Lender, LoanNumber, LoanOptions, OrderLost, PacketLink, PacketOptions, PacketSender, SEARCHES,
     Watch,
@@ -245,6 +247,12 @@ pub trait Link: Send {
         None
     }
 
+    /// True if interfaces of the link's network namespace have changed, this one or others, since this was last asked. `None`: the link does not hear
+    /// of that.
+    fn interfaces_changed(&mut self) -> Option<bool> {
+        None
+    }
+
     /// True if whoever was at this address of the link is known to have ended: not that nothing is heard from there. Costs a few system calls.
     fn has_ended(&self, _address: &LinkAddress) -> bool {
         false
@@ -305,6 +313,10 @@ impl<L: Link + ?Sized> Link for Box<L> {
 
     fn notice(&mut self) -> Option<String> {
         (**self).notice()
+    }
+
+    fn interfaces_changed(&mut self) -> Option<bool> {
+        (**self).interfaces_changed()
     }
 
     fn has_ended(&self, address: &LinkAddress) -> bool {

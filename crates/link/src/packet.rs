@@ -410,6 +410,10 @@ impl Link for PacketLink {
         Some(self.follower.condition(interface, *frame_bytes_max))
     }
 
+    fn interfaces_changed(&mut self) -> Option<bool> {
+        self.follower.take_news()
+    }
+
     fn notice(&mut self) -> Option<String> {
         self.follower.take_notice()
     }

@@ -462,7 +462,8 @@ pub(crate) struct InterfaceEntry {
 /// An address that an interface has.
 pub(crate) enum InterfaceAddress {
     Mac([u8; 6]),
-    Ip(std::net::IpAddr),
+    /// With the bits of its subnet's prefix; all of the address's, if the kernel does not say.
+    Ip(std::net::IpAddr, u8),
 }
 
 /// The kernel's interface list, one entry per interface and address family.
@@ -506,12 +507,21 @@ fn entry_address(entry: &libc::ifaddrs) -> Option<InterfaceAddress> {
             // SAFETY: the family says that this is a `sockaddr_in`.
             let address = unsafe { entry.ifa_addr.cast::<libc::sockaddr_in>().read_unaligned() };
             let octets = address.sin_addr.s_addr.to_ne_bytes();
-            Some(InterfaceAddress::Ip(octets.into()))
+            let mask = entry.ifa_netmask.cast::<libc::sockaddr_in>();
+            // SAFETY: a netmask that is there is a socket address of the same family.
+            let mask = (!mask.is_null()).then(|| unsafe { mask.read_unaligned() });
+            let bits = mask.map_or(32, |mask| mask.sin_addr.s_addr.count_ones());
+            Some(InterfaceAddress::Ip(octets.into(), bits as u8))
         }
         libc::AF_INET6 => {
             // SAFETY: the family says that this is a `sockaddr_in6`.
             let address = unsafe { entry.ifa_addr.cast::<libc::sockaddr_in6>().read_unaligned() };
-            Some(InterfaceAddress::Ip(address.sin6_addr.s6_addr.into()))
+            let mask = entry.ifa_netmask.cast::<libc::sockaddr_in6>();
+            // SAFETY: a netmask that is there is a socket address of the same family.
+            let mask = (!mask.is_null()).then(|| unsafe { mask.read_unaligned() });
+            let ones = |mask: &libc::sockaddr_in6| mask.sin6_addr.s6_addr.map(u8::count_ones);
+            let bits = mask.map_or(128, |mask| ones(&mask).iter().sum());
+            Some(InterfaceAddress::Ip(address.sin6_addr.s6_addr.into(), bits as u8))
         }
         _ => None,
     }

@@ -4,7 +4,9 @@
 mod copy_or_splice;
 mod fetching;
 mod inbox;
+mod leaving;
 mod long;
+mod multicast;
 mod open;
 mod past_ip;
 mod receive;
@@ -32,6 +34,7 @@ use crate::{Capabilities, FrameSink, Link, LinkError, LinkStatistics, TxFrame};
 use fetching::Fetching;
 use inbox::Inbox;
 use long::Long;
+use multicast::Group;
 use open::SEGMENTS_MAX;
 use past_ip::PastIp;
 use receive::Looked;
@@ -61,11 +64,15 @@ pub struct UdpLink {
     capabilities: Capabilities,
     local: SocketAddr,
     peers: Vec<SocketAddr>,
+    /// Where it looks for nodes that nobody told it of.
+    group: Group,
     node_tag: u16,
     /// Most frames of one segmented send; 1 where the kernel or the card cannot.
     segments_max: usize,
     /// The interface that owns the address, and the bytes that IP and UDP take of its MTU.
     interface: Option<(String, usize)>,
+    /// The number of the interface that all leaves by. `None`: of that to which the kernel's routes lead.
+    leaves_by: Option<u32>,
     /// The interface's MTU when it was last looked at, and as many frames as one send could have when the link was opened.
     mtu: usize,
     /// When it is looked for again after it was found to be gone.
@@ -117,8 +124,12 @@ impl UdpLink {
         let opened = open::open(options)?;
         let segments = opened.segments_max > 1;
         let most = opened.frame_bytes_max;
-        let past_ip = options.past_ip.then(|| PastIp::open(opened.local)).flatten();
+        let past_ip =
+            options.past_ip.then(|| PastIp::open(opened.local, opened.leaves_by)).flatten();
         let long = Long::new(most, opened.datagram_bytes().min(most), segments);
+        let looks = options.multicast && opened.local.ip().is_unspecified();
+        let group =
+            if looks { Group::join(opened.socket.as_fd(), opened.local) } else { Group::default() };
         let capabilities = Capabilities {
             kind: "udp",
             interface: opened.local.to_string(),
@@ -130,7 +141,7 @@ impl UdpLink {
             segmentation: segments,
             sums: true,
             past_ip: past_ip.is_some() && long.bytes(segments) > 0,
-            broadcast: false,
+            broadcast: group.is_joined(),
             privileged: false,
             address: LinkAddress::udp(opened.local),
         };
@@ -139,9 +150,11 @@ impl UdpLink {
             capabilities,
             local: opened.local,
             peers: options.peers.clone(),
+            group,
             node_tag: options.node_tag,
             segments_max: opened.segments_max,
             interface: opened.interface,
+            leaves_by: opened.leaves_by,
             mtu: opened.mtu,
             look_again: None,
             segments_once: opened.segments_max,
@@ -149,7 +162,7 @@ impl UdpLink {
             sends_alone: 0,
             alone: false,
             long,
-            send_only: SendOnly::open(opened.local).ok(),
+            send_only: SendOnly::open(opened.local, opened.leaves_by).ok(),
             copy: Box::new([0; COPY_BYTES_MAX]),
             past_ip,
             gather: Gather::new(BATCH_MAX, BATCH_MAX * PARTS_MAX + 1),
@@ -275,6 +288,7 @@ impl Link for UdpLink {
 
     /// Where the MTU has changed, segmented sends are tried again: the kernel refuses them as long as frames are longer than that.
     fn condition(&mut self) -> Option<Condition<'_>> {
+        self.follow_interface();
         let (interface, headers) = self.interface.as_ref()?;
         let most = self.capabilities.frame_bytes_max;
         let now = Instant::now();

@@ -50,6 +50,8 @@ pub struct NodeSetup {
     pub endpoints: Vec<u16>,
     /// How fast it is.
     pub pace: Pace,
+    /// So many of them, the last ones, are not there at its start: its cables are plugged in later (`World::plug`).
+    pub plugged_later: usize,
     /// What its links do with batches and trains.
     pub card: Card,
     /// It lives at the address of this other node, as another process of its host: each takes the frames with its tag.
@@ -65,6 +67,7 @@ impl NodeSetup {
             id: NodeId::from_name(&format!("node-{index}")),
             profile,
             links: vec![LinkInfo::new(1_500, true)],
+            plugged_later: 0,
             endpoints: vec![0],
             pace: Pace::FAST,
             card: Card::default(),
@@ -212,6 +215,30 @@ impl SimNode {
         self.outbox.overlong
     }
 
+    /// The first of its links, so many, as its firmware is told of them.
+    fn links(&self, address: LinkAddress, count: usize) -> Vec<LinkInfo> {
+        let mut links = self.setup.links[..count].to_vec();
+        // Its address is the same on every fabric. One that moves tells what is no longer true.
+        // But where each link has a cable of its own it has an address of its own.
+        let told = links.iter_mut().filter(|link| link.hops_from.is_none());
+        let told = told.flat_map(|link| link.beside.iter_mut().flatten());
+        told.for_each(|(_, told)| *told = address);
+        for place in links.iter_mut().flat_map(|link| &mut link.beside) {
+            *place = place.filter(|(other, _)| usize::from(other.0) < count);
+        }
+        links
+    }
+
+    /// All its links are there from now on.
+    pub(crate) fn plug(&mut self, now: Time, address: LinkAddress) {
+        let links = self.links(address, self.setup.links.len());
+        if let Some(firmware) = &mut self.firmware {
+            let taken = firmware.set_links(now, links);
+            debug_assert!(taken, "more links than before, and not too many");
+        }
+        self.dirty = true;
+    }
+
     /// Starts it, with this epoch and seed.
     pub fn start(&mut self, epoch: u32, seed: u64, address: LinkAddress) {
         self.incarnation += 1;
@@ -219,12 +246,7 @@ impl SimNode {
         if self.setup.card.places {
             self.memory.read_back();
         }
-        let mut links = self.setup.links.clone();
-        // Its address is the same on every fabric. One that moves tells what is no longer true.
-        // But where each link has a cable of its own it has an address of its own.
-        let told = links.iter_mut().filter(|link| link.hops_from.is_none());
-        let told = told.flat_map(|link| link.beside.iter_mut().flatten());
-        told.for_each(|(_, told)| *told = address);
+        let links = self.links(address, self.setup.links.len() - self.setup.plugged_later);
         let mut firmware = Firmware::new(Config {
             node: self.setup.id,
             epoch,

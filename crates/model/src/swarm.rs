@@ -116,6 +116,7 @@ pub fn draw(seed: u64, options: &SwarmOptions) -> (Temper, WorldSetup, Prng) {
                 id: NodeId(prng.bits() | 1),
                 profile,
                 links: vec![link; fabrics_count],
+                plugged_later: 0,
                 endpoints: endpoints.clone(),
                 pace: draw_pace(&mut prng, index),
                 card: Card::default(),

@@ -268,6 +268,14 @@ impl World {
         result
     }
 
+    /// Cables of a node that were not there at its start are plugged in.
+    pub fn plug(&mut self, node: usize) {
+        let address = self.network.address(node);
+        let sim = &mut self.nodes[node];
+        sim.plug(self.now, address);
+        sim.wake();
+    }
+
     /// From now on nodes may find that frames have to be shorter.
     pub fn frames_may_shrink(&mut self) {
         for node in 0..self.ids.len() {

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use emp_host::{Board, BuildError, LinkIndex, Node, NodeId};
 use emp_link::{
-    FaultLink, FaultPlan, Link, LinkAddress, LinkError, PacketLink, PacketOptions, ShmLink,
-    ShmOptions, UdpLink, UdpOptions, XdpLink, XdpOptions, interfaces,
+    FaultLink, FaultPlan, Interface, Link, LinkAddress, LinkError, PacketLink, PacketOptions,
+    ShmLink, ShmOptions, UdpLink, UdpOptions, XdpLink, XdpOptions, interfaces,
     service::{ServiceLink, ServiceOptions, socket_path},
 };
 
@@ -177,11 +177,18 @@ fn open_raw(
     Ok((Box::new(link), mac))
 }
 
-fn open_udp(way: &Way, node: NodeId, port: u16, past_ip: bool) -> Result<UdpLink, LinkError> {
+/// The datagrams of one interface, of `all` that the node uses.
+fn open_udp(
+    (way, all): (&Way, &[&Interface]),
+    node: NodeId,
+    port: u16,
+    past_ip: bool,
+) -> Result<UdpLink, LinkError> {
     let mut options = UdpOptions::new(node.destination_tag());
     // An interface without an address still has processes of this machine to reach.
     options.bind = Some(way.ip().unwrap_or(Ipv4Addr::LOCALHOST.into()));
     (options.port, options.past_ip) = (port, past_ip);
+    options.by_own_interface = all.iter().any(|other| way.interface.shares_subnet(other));
     UdpLink::open(&options)
 }
 
@@ -273,13 +280,15 @@ impl FaceNode {
             }
         } else if !only_raw && way.kind != Kind::Shm {
             let past_ip = settings.udp_past_ip && settings.link == LinkWish::Auto;
-            match open_udp(way, node, identity.udp_port, past_ip) {
+            let all: Vec<_> = std::iter::once(&way.interface).chain(&way.together).collect();
+            let all = &all[..];
+            match open_udp((way, all), node, identity.udp_port, past_ip) {
                 Ok(link) => {
                     (udp, udp_link) = (Some(link.local_address()), Some(next_link()));
                     builder = builder.link(with_faults(link, fault, node));
                     for other in way.each_together().filter(|other| other.ip().is_some()) {
                         let name = other.interface.name.clone();
-                        match open_udp(&other, node, 0, past_ip) {
+                        match open_udp((&other, all), node, 0, past_ip) {
                             Ok(link) => {
                                 next_link();
                                 builder = builder.link(with_faults(link, fault, node));

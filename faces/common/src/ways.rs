@@ -233,6 +233,7 @@ mod tests {
             running: true,
             loopback,
             addresses: address.map(|ip| ip.parse().unwrap()).into_iter().collect(),
+            prefixes: address.map(|_| 24).into_iter().collect(),
         }
     }
 

@@ -284,6 +284,7 @@ mod tests {
             running: true,
             loopback: name == "lo",
             addresses: ips.iter().map(|ip| ip.parse().unwrap()).collect(),
+            prefixes: ips.iter().map(|_| 24).collect(),
         };
         Way { kind: Kind::Packet, interface, together: Vec::new() }
     }

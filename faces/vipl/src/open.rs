@@ -191,6 +191,7 @@ mod tests {
             running: true,
             loopback: false,
             addresses: Vec::new(),
+            prefixes: Vec::new(),
         };
         Way { kind, interface, together: Vec::new() }
     }

@@ -238,6 +238,9 @@ struct MpirunArgs {
     /// Start the service empd on every host of a lab that is made for this run.
     #[arg(long, conflicts_with = "name")]
     empd: bool,
+    /// Interfaces of the hosts that EMP uses together, at most four, such as emp0,emp1 [default: all].
+    #[arg(long, value_name = "INTERFACES", value_delimiter = ',')]
+    interfaces: Vec<String>,
     /// Which lab [default: $EMP_LAB, else emp if it is up, else one made for this run].
     #[arg(long)]
     name: Option<String>,

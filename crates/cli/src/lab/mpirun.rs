@@ -14,6 +14,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use emp_firmware::limits::INTERFACES_MAX;
 use signal_hook::consts::SIGTERM;
 
 use super::MpirunArgs;
@@ -58,7 +59,7 @@ struct Job<'a> {
 /// Runs `emp lab mpirun`.
 pub fn run(args: MpirunArgs) -> anyhow::Result<()> {
     let mpi = mpi::choose(args.mpi)?;
-    let settings = settings(&mpi, args.over)?;
+    let settings = settings(&mpi, args.over, &args.interfaces)?;
     if let Some(warning) = args.program.first().and_then(|program| mpi::mismatch(&mpi, program)) {
         eprintln!("emp: {warning}");
     }
@@ -72,6 +73,7 @@ pub fn run(args: MpirunArgs) -> anyhow::Result<()> {
         _ => {}
     }
     let hosts = lab.hosts();
+    check_interfaces(&args.interfaces, &hosts)?;
     let names: Vec<&str> = hosts.iter().map(Host::name).collect();
     let places = spread(args.n, args.ppn, &names)?;
     let job = Job {
@@ -93,7 +95,10 @@ pub fn run(args: MpirunArgs) -> anyhow::Result<()> {
 }
 
 /// The environment for a transport, or why there is none.
-fn settings(mpi: &Mpi, over: Transport) -> anyhow::Result<Settings> {
+fn settings(mpi: &Mpi, over: Transport, interfaces: &[String]) -> anyhow::Result<Settings> {
+    if over != Transport::Emp && !interfaces.is_empty() {
+        bail_user!("--interfaces is for EMP; {} chooses its own", over.name(mpi));
+    }
     if !over.is_there(mpi) {
         bail_user!("{} has no {}", mpi.name(), over.name(mpi));
     }
@@ -101,7 +106,23 @@ fn settings(mpi: &Mpi, over: Transport) -> anyhow::Result<Settings> {
         Transport::Emp => mpi::provider_directory()?,
         _ => PathBuf::new(),
     };
-    Ok(Settings::new(mpi, over, &provider))
+    Ok(Settings::on(mpi, over, &provider, interfaces))
+}
+
+/// Each is one of some host, and there are no more than a node uses.
+fn check_interfaces(interfaces: &[String], hosts: &[Host<'_>]) -> anyhow::Result<()> {
+    if interfaces.len() > INTERFACES_MAX {
+        bail_user!(
+            "EMP uses at most {INTERFACES_MAX} interfaces together; --interfaces has {}",
+            interfaces.len()
+        );
+    }
+    for name in interfaces {
+        if !hosts.iter().any(|host| host.interfaces().iter().any(|one| one.name == *name)) {
+            bail_user!("no host of this lab has an interface {name}; `emp lab status` shows them");
+        }
+    }
+    Ok(())
 }
 
 impl Lab {

@@ -53,7 +53,15 @@ pub struct Settings {
 impl Settings {
     /// For one MPI. `provider` is the directory of EMP's provider.
     pub fn new(mpi: &Mpi, transport: Transport, provider: &Path) -> Self {
+        Self::on(mpi, transport, provider, &[])
+    }
+
+    /// The same on these interfaces together; none: as the provider chooses.
+    pub fn on(mpi: &Mpi, transport: Transport, provider: &Path, interfaces: &[String]) -> Self {
         let mut settings = Self::default();
+        if !interfaces.is_empty() {
+            settings.set("FI_EMP_INTERFACES", interfaces.join(","));
+        }
         match transport {
             Transport::Emp => settings.libfabric("emp", Some(provider)),
             Transport::Tcp if mpi.family != Family::OpenMpi => settings.libfabric("tcp", None),

@@ -22,6 +22,13 @@ impl Carriers {
         self.since(link).is_some()
     }
 
+    /// There are so many links; new ones have a carrier.
+    pub(crate) fn extend(&mut self, links: usize) {
+        if !self.away_since.is_empty() {
+            self.away_since.resize(links, None);
+        }
+    }
+
     fn since(&self, link: LinkIndex) -> Option<Time> {
         self.away_since.get(usize::from(link.0)).copied().flatten()
     }

@@ -22,7 +22,7 @@ use crate::transmit::TransmitBatch;
 
 /// Times that a node is asked for only where it is said to be, on links on which that is known, before everyone is asked: 3 ms, in which a
 /// LAN answers though one of the two is lost.
-const HINTS_ALONE: u32 = 2;
+pub(crate) const HINTS_ALONE: u32 = 2;
 
 /// Of the times that a node is asked for, one in so many also asks beyond relays, after those that are a power of two: every 0.8 s, as each
 /// costs two frames a cable.
@@ -157,7 +157,7 @@ impl Firmware {
         {
             return Ok(());
         }
-        let entry = &mut self.peers[peer];
+        let entry = &self.peers[peer];
         let expected = self.routes.nonce(hello.node, entry.challenge);
         if hello.nonce != expected
             || !entry.has(mark::ASKING)
@@ -165,6 +165,14 @@ impl Firmware {
         {
             return Err(Counter::DropBadReply);
         }
+        if entry.remote_epoch == Epoch::UNKNOWN
+            && let Some(nearer) = self.nearer_at_first(peer, (link, &from), hello)
+        {
+            // The question stays open.
+            self.ask_peer(link, nearer, peer);
+            return Ok(());
+        }
+        let entry = &mut self.peers[peer];
         entry.set(mark::ASKING, false);
         entry.challenge = entry.challenge.wrapping_add(1);
         let (remote, epoch) = (entry.remote_epoch, header.source_epoch);

@@ -11,6 +11,7 @@ mod dispatch;
 mod ended;
 pub(crate) mod landing;
 mod limited;
+mod links;
 mod long_frames;
 mod looks;
 mod posts;
@@ -37,6 +38,7 @@ use crate::descriptor::{
 use crate::engine::assembly::Assembly;
 use crate::engine::carrier::Carriers;
 use crate::engine::ended::Silent;
+use crate::engine::links::{LinkBits, are_apt};
 use crate::engine::relays::Relays;
 use crate::event::{Limit, NodeEvent};
 use crate::limits::{EVENTS_MAX, PATHS_MAX, push_bounded};
@@ -47,9 +49,9 @@ use crate::pair::Peers;
 use crate::pair::greetings::Greetings;
 use crate::pair::routes::Routes;
 use crate::path::mtu::SizeSearches;
-use crate::path::unit::{HELD_MIN, Units};
+use crate::path::unit::Units;
 use crate::path::{Hop, PathId, PathInUse};
-use crate::profile::{Integrity, Profile};
+use crate::profile::Profile;
 use crate::receive::ReceiveSide;
 use crate::send::{Outlet, SendSide};
 use crate::stage::Stage;
@@ -136,16 +138,9 @@ impl Firmware {
     /// A node that knows no one.
     pub fn new(config: Config) -> Self {
         let Config { node, epoch, name, profile, links, seed } = config;
-        let apt = profile.is_selective() && links.len() > 1;
-        let bits = |of: fn(&LinkInfo) -> bool| {
-            links.iter().rev().fold(0, |bits, link| bits << 1 | u64::from(of(link)))
-        };
-        let segmenting = bits(|link| link.segments);
-        let by_carrier = profile.integrity == Integrity::Carrier;
-        let summing = if by_carrier { bits(|link| link.sums) } else { 0 };
-        let long_links =
-            if profile.takes_long_frames() { bits(|link| link.long_frames) } else { 0 };
-        let units = Units::new(long_links, bits(|link| link.long_frames_held >= HELD_MIN));
+        let apt = are_apt(&links, &profile);
+        let LinkBits { segmenting, summing, long, deep } = LinkBits::of(&links, &profile);
+        let units = Units::new(long, deep);
         let peers = Peers::new(node, Epoch::new(epoch), &links, apt, units);
         let mut send = SendSide::new(profile.clone(), segmenting, summing);
         send.times_messages = peers.costs.are_corrected();

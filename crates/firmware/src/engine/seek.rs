@@ -4,6 +4,7 @@ use emp_wire::{Epoch, Header, Hello, LinkAddress, ReplyWord};
 
 use crate::counters::Counter;
 use crate::engine::Firmware;
+use crate::engine::contact::HINTS_ALONE;
 use crate::event::NodeEvent;
 use crate::limits::{DOUBTED_MAX, push_bounded};
 use crate::link::LinkIndex;
@@ -199,6 +200,12 @@ impl Firmware {
             None if hello.nonce == self.routes.nonce(hello.node, before) => {
                 let usable = self.peers.paths(peer).hop(self.peers.path_of(peer, link)).is_some();
                 let first = entry.route().is_some_and(|(first, _)| first == link);
+                let nearer = self.nearer(link, &from, hello);
+                if let Some(nearer) = nearer.filter(|_| !first && !usable) {
+                    // The same: another link was answered sooner.
+                    self.seek_path(now, peer, Target::Link(link), Some(nearer));
+                    return true;
+                }
                 let told = hello.largest.here();
                 (first || !usable) && self.peers.answered(now, peer, (link, from), told)
             }
@@ -220,6 +227,18 @@ impl Firmware {
         let near = |address: &LinkAddress| leading_bits(address, &own);
         let nearest = hello.addresses().max_by_key(|told| near(told))?;
         (near(&nearest) > near(from)).then_some(nearest)
+    }
+
+    /// The same of one who is being looked for and is not known yet: it shall be met where this link leads, not at an address of the other end of
+    /// another cable, to which the kernel knows a way. If it does not answer there it is taken where it does (`PATH-14`).
+    pub(crate) fn nearer_at_first(
+        &self,
+        peer: u32,
+        (link, from): (LinkIndex, &LinkAddress),
+        hello: &Hello,
+    ) -> Option<LinkAddress> {
+        let asked = self.routes.searches.asked(peer)?;
+        self.nearer(link, from, hello).filter(|_| asked <= HINTS_ALONE)
     }
 
     /// Where this node is on a link that stands beside others.

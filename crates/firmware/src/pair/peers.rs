@@ -175,6 +175,19 @@ fn tag_key(tag: u32, epoch: Epoch) -> u64 {
     u64::from(tag) << 32 | u64::from(epoch.0)
 }
 
+/// By link: those that lead to the same nodes, a bit each, if several paths may be used.
+fn beside(links: &[LinkInfo], apt: bool) -> Box<[u64]> {
+    let bits = |link: &LinkInfo| {
+        let beside = link.beside.iter().flatten().filter(|_| apt);
+        beside.fold(0, |bits, (link, _)| bits | 1u64.checked_shl(link.0.into()).unwrap_or(0))
+    };
+    links.iter().map(bits).collect()
+}
+
+fn any_of(bits: &[u64]) -> u64 {
+    bits.iter().fold(0, |all, bits| all | bits)
+}
+
 impl Peers {
     /// `apt`: several paths to a peer may be used.
     pub(crate) fn new(
@@ -185,11 +198,7 @@ impl Peers {
         units: Units,
     ) -> Self {
         let (by_node, by_tag) = (HashMap::new(), HashMap::new());
-        let bits = |link: &LinkInfo| {
-            let beside = link.beside.iter().flatten().filter(|_| apt);
-            beside.fold(0, |bits, (link, _)| bits | 1u64.checked_shl(link.0.into()).unwrap_or(0))
-        };
-        let beside: Box<[u64]> = links.iter().map(bits).collect();
+        let beside = beside(links, apt);
         Self {
             own,
             destination_tag: own.destination_tag(),
@@ -203,12 +212,20 @@ impl Peers {
             departed: VecDeque::new(),
             table: Table::new(),
             costs: Costs::new(links, apt),
-            beside_some: beside.iter().fold(0, |all, bits| all | bits),
+            beside_some: any_of(&beside),
             beside,
             lengths: Lengths::new(links),
             units,
             hop_lists: HopLists::new(own.destination_tag()),
         }
+    }
+
+    /// The node has these links from now on: more than before.
+    pub(crate) fn set_links(&mut self, links: &[LinkInfo], apt: bool) {
+        self.beside = beside(links, apt);
+        self.beside_some = any_of(&self.beside);
+        self.costs.set_links(links, apt);
+        self.lengths.extend(links);
     }
 
     pub(crate) fn len(&self) -> u32 {

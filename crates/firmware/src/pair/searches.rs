@@ -80,6 +80,11 @@ impl Searches {
         self.by_peer.contains_key(&peer)
     }
 
+    /// How often a peer was asked for that is being looked for.
+    pub(crate) fn asked(&self, peer: u32) -> Option<u32> {
+        self.by_peer.get(&peer).map(|search| search.asked)
+    }
+
     /// Nobody listened for answers for so long: that is no part of any search.
     pub(crate) fn excuse(&mut self, now: Time, absent: Span) {
         for search in self.by_peer.values_mut() {

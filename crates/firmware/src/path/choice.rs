@@ -39,6 +39,12 @@ impl Costs {
         Self { links, gainless: 0, corrected, single, interfaces }
     }
 
+    /// There are more links than before; by those by which nothing is gained now nothing is.
+    pub(crate) fn set_links(&mut self, infos: &[LinkInfo], apt: bool) {
+        let gainless = self.gainless;
+        *self = Self { gainless, ..Self::new(infos, apt) };
+    }
+
     /// What messages take is to be found out (`PATH-9`).
     pub(crate) const fn are_corrected(&self) -> bool {
         self.corrected

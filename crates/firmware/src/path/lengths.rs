@@ -48,6 +48,16 @@ impl Lengths {
         lengths
     }
 
+    /// There are these links from now on, more than before. What the new ones take is bounded by what the first ones took at most.
+    pub(crate) fn extend(&mut self, infos: &[LinkInfo]) {
+        let new = infos.iter().skip(self.links.len()).map(|link| {
+            let most = link.frame_bytes_max.clamp(FRAME_BYTES_MIN, self.most.into()) as u16;
+            Length { most, takes: most }
+        });
+        self.links = self.links.iter().copied().chain(new).collect();
+        self.note_told();
+    }
+
     fn note_told(&mut self) {
         let all = self.links.iter().map(|link| link.takes).min().unwrap_or(self.usual);
         let takes = |at: usize| self.links.get(at).map_or(0, |link| link.takes);

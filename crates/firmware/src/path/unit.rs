@@ -93,6 +93,13 @@ impl Units {
         Self { links, deep, ever: links, paths: HashMap::new(), asks: VecDeque::new() }
     }
 
+    /// There are more links, of which these carry such; `deep` of all.
+    pub(crate) fn add(&mut self, links: u64, deep: u64) {
+        self.links |= links;
+        self.ever |= links;
+        self.deep = deep;
+    }
+
     /// The link carries long frames.
     #[inline]
     pub(crate) fn carries(&self, link: LinkIndex) -> bool {

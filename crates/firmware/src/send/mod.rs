@@ -101,7 +101,7 @@ pub(crate) struct SendSide {
     /// Frames to a peer that were found lost before it was last idle, of those of which any were.
     lost: HashMap<u32, u32>,
     /// Links whose carrier checks payloads, a bit each.
-    summing: u64,
+    pub(crate) summing: u64,
     pub(crate) counters: Counters,
     /// For so long nobody may have looked for what comes now, in microseconds.
     pub(crate) unseen_us: u16,
@@ -143,7 +143,7 @@ pub(crate) struct SendSide {
     /// The middle of a train is built in one go.
     pub(crate) whole_trains: bool,
     /// Links that take many frames in a call, a bit each: long trains leave by them in parts.
-    segmenting: u64,
+    pub(crate) segmenting: u64,
     pub(crate) first: FirstNumbers,
 }
 

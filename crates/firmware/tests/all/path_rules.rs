@@ -403,3 +403,56 @@ fn a_path_that_is_there_is_not_looked_for() {
         real.now = real.now + Span::ms(10);
     }
 }
+
+/// A socket may reach another cable's address, by the kernel's ways: where the peer is met by it is the address that is beside its own (`PATH-14`).
+#[test]
+fn a_peer_is_met_where_the_socket_s_own_cable_leads() {
+    let udp = |ip: &str| LinkAddress::udp(format!("{ip}:51966").parse().unwrap());
+    let own = [udp("10.77.0.1"), udp("10.78.0.1")];
+    let theirs = [udp("10.77.0.2"), udp("10.78.0.2")];
+    let node = || {
+        let mut links = vec![LinkInfo::new(MTU, true); 2];
+        links[0].set_beside(OTHER, own[1]);
+        links[1].set_beside(LinkIndex(0), own[0]);
+        Real::over(&Profile::DEFAULT, links)
+    };
+    let peer = Forged::new(2);
+    let nonce = |said: &[Said]| {
+        Hello::parse(&of_kind(said, Kind::Hello).last().expect("it asks").body).unwrap().nonce
+    };
+    let mut real = node();
+    real.send(&peer, 100);
+    let asked = nonce(&real.pass(Span::us(1)));
+    hear_by_other(&mut real, theirs[0], &reply(&peer, asked, Some(theirs[1])));
+    assert_eq!(real.firmware.route(peer.node), None);
+    assert_eq!(asks(&mut real, theirs[1]), [asked]);
+    hear_by_other(&mut real, theirs[1], &reply(&peer, asked, Some(theirs[0])));
+    assert_eq!(real.firmware.route(peer.node), Some((OTHER, theirs[1])));
+    // Nobody answers there: it is met where it does.
+    let mut real = node();
+    real.send(&peer, 100);
+    let asked = nonce(&real.pass(Span::ms(20)));
+    hear_by_other(&mut real, theirs[0], &reply(&peer, asked, Some(theirs[1])));
+    assert_eq!(real.firmware.route(peer.node), Some((OTHER, theirs[0])));
+    // The first's own, and who tells no address that is nearer, are believed at once.
+    let mut real = node();
+    real.send(&peer, 100);
+    let asked = nonce(&real.pass(Span::us(1)));
+    real.firmware.handle_frame(
+        real.now,
+        LinkIndex(0),
+        theirs[0],
+        &reply(&peer, asked, Some(theirs[1])),
+        &mut real.memory,
+    );
+    assert_eq!(real.firmware.route(peer.node), Some((LinkIndex(0), theirs[0])));
+    // By then the other socket's answer is late: it is no path, and tells where to look for one.
+    let taken = asks(&mut real, theirs[1]);
+    hear_by_other(&mut real, theirs[0], &reply(&peer, asked, Some(theirs[1])));
+    let sought = asks(&mut real, theirs[1]);
+    assert_eq!((taken.len(), sought.len()), (0, 1));
+    assert!(real.firmware.paths(peer.node).iter().all(|path| path.link != OTHER));
+    hear_by_other(&mut real, theirs[1], &reply(&peer, sought[0], Some(theirs[0])));
+    let paths = real.firmware.paths(peer.node);
+    assert!(paths.iter().any(|path| (path.link, path.address) == (OTHER, theirs[1])), "{paths:?}");
+}

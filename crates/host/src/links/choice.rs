@@ -102,6 +102,10 @@ pub(crate) fn abilities(link: &Capabilities) -> String {
         link.address,
         if link.segmentation { ", segmented sends" } else { "" },
         if link.past_ip { ", long frames past IP to neighbours" } else { "" },
-        if link.broadcast { ", finds nodes by broadcast" } else { "" },
+        match (link.broadcast, link.kind) {
+            (false, _) => "",
+            (true, "udp") => ", finds nodes by multicast",
+            (true, _) => ", finds nodes by broadcast",
+        },
     )
 }

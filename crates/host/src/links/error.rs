@@ -35,6 +35,9 @@ pub enum BuildError {
     /// A required link is not to be had.
     #[error(transparent)]
     Link(#[from] LinkError),
+    /// `EMP_PEERS` makes no sense; the text says why.
+    #[error("{0}")]
+    Peers(String),
     /// The identity is [`NodeId::ANY`], which stands for all nodes.
     #[error("a node cannot have the identity {}", NodeId::ANY)]
     Identity,

@@ -1,15 +1,19 @@
 //! Which links lead over one interface, and which over others: a node on several interfaces uses them together (`PATH-13`).
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use emp_firmware::limits::INTERFACES_MAX;
 use emp_firmware::{LinkIndex, LinkInfo};
 use emp_link::{Capabilities, Interface};
 use emp_wire::LinkAddress;
 
+use crate::links::set::is_ring;
+
 /// The interfaces of a node's links: which each leads over, by its place among them. `None`: over none, or whichever the kernel's routes say.
 pub(crate) struct LinkInterfaces {
     of: Vec<Option<u8>>,
+    /// Where the node is by each link, as others are told.
+    addresses: Vec<LinkAddress>,
     names: Vec<String>,
 }
 
@@ -17,8 +21,9 @@ impl LinkInterfaces {
     /// `all`: the machine's interfaces.
     pub(crate) fn new(links: &[Capabilities], all: &[Interface]) -> Self {
         let mut names: Vec<String> = Vec::new();
-        let of = links.iter().map(|link| {
-            let name = name_of(link, all)?;
+        let addresses = links.iter().map(|link| address_of(link, links, all)).collect::<Vec<_>>();
+        let of = links.iter().zip(&addresses).map(|(link, address)| {
+            let name = name_of(link, address, all)?;
             let known = names.iter().position(|known| *known == name);
             let at = known.unwrap_or_else(|| {
                 names.push(name);
@@ -27,7 +32,17 @@ impl LinkInterfaces {
             u8::try_from(at).ok()
         });
         let of = of.collect();
-        Self { of, names }
+        Self { of, addresses, names }
+    }
+
+    /// The names of the interfaces that links of this kind lead over.
+    pub(crate) fn of_kind<'a>(
+        &'a self,
+        links: &'a [Capabilities],
+        is: impl Fn(&Capabilities) -> bool + 'a,
+    ) -> impl Iterator<Item = &'a str> {
+        let those = links.iter().zip(&self.of).filter(move |(link, _)| is(link));
+        those.filter_map(|(_, of)| Some(self.names.get(usize::from((*of)?))?.as_str()))
     }
 
     /// Those that links lead over, at most so many are used together.
@@ -42,7 +57,7 @@ impl LinkInterfaces {
 
     /// Tells the firmware which links are alternatives, which are additions, and what to tell peers on each: first where the node is by the
     /// others of the same interface.
-    pub(crate) fn apply(&self, infos: &mut [LinkInfo], links: &[Capabilities]) {
+    pub(crate) fn apply(&self, infos: &mut [LinkInfo]) {
         if !self.are_several() {
             return;
         }
@@ -53,17 +68,29 @@ impl LinkInterfaces {
             let mut others: Vec<_> = (0..infos.len()).filter(|other| *other != index).collect();
             others.sort_by_key(|other| (self.of[*other] != Some(interface), *other));
             for other in others.into_iter().filter(|other| self.of[*other].is_some()) {
-                let address = links[other].address;
+                let address = self.addresses[other];
                 infos[index].set_beside(LinkIndex(other as u8), address);
             }
         }
     }
 }
 
+/// Where a node is by a link. A socket on all addresses, beside a ring, was opened when that was the only one: it is taken for that ring's.
+fn address_of(link: &Capabilities, links: &[Capabilities], all: &[Interface]) -> LinkAddress {
+    let anywhere = link.address.as_udp().filter(|at| at.ip().is_unspecified());
+    let ring = || links.iter().find(|link| is_ring(link));
+    let beside = |at: SocketAddr| {
+        let interface = all.iter().find(|one| Some(&one.name) == ring().map(|r| &r.interface))?;
+        let ip = interface.ip().filter(|ip| ip.is_ipv4() == at.is_ipv4())?;
+        Some(LinkAddress::udp(SocketAddr::new(ip, at.port())))
+    };
+    anywhere.and_then(beside).unwrap_or(link.address)
+}
+
 /// The interface that a link leads over, if it is one: a ring's by its name, a socket's by its address.
-fn name_of(link: &Capabilities, all: &[Interface]) -> Option<String> {
+fn name_of(link: &Capabilities, address: &LinkAddress, all: &[Interface]) -> Option<String> {
     let owner = |ip: IpAddr| all.iter().find(|one| one.addresses.contains(&ip) && !one.loopback);
-    match socket_ip(&link.address) {
+    match socket_ip(address) {
         Some(ip) => owner(ip).map(|one| one.name.clone()),
         None => link.address.as_mac().map(|_| link.interface.clone()),
     }
@@ -118,7 +145,7 @@ mod tests {
         assert!(interfaces.are_several());
         assert_eq!(interfaces.names(), ["a", "b"]);
         let mut infos = vec![LinkInfo::new(1_472, true); links.len()];
-        interfaces.apply(&mut infos, &links);
+        interfaces.apply(&mut infos);
         assert_eq!([0, 1, 2, 3].map(|at| infos[at].interface), [0, 1, 0, 1]);
         let beside = |at: usize| infos[at].beside.into_iter().flatten().map(|(link, _)| link.0);
         assert_eq!(beside(0).collect::<Vec<_>>(), [2, 1, 3], "its own socket is told first");

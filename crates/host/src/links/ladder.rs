@@ -6,15 +6,16 @@ use std::net::{IpAddr, SocketAddr};
 
 use emp_firmware::limits::INTERFACES_MAX;
 use emp_link::{
-    Class, Link, LinkError, PacketLink, PacketOptions, Ranked, ShmLink, ShmOptions, UdpLink,
-    UdpOptions, XdpLink, XdpOptions,
+    Class, Interface, Link, LinkError, PacketLink, PacketOptions, Ranked, ShmLink, ShmOptions,
+    UdpLink, UdpOptions, XdpLink, XdpOptions,
     service::{ServiceLink, ServiceOptions, socket_path},
 };
 use emp_wire::{ETHERTYPE_DEFAULT, NodeId, UDP_PORT_DEFAULT};
 
 use crate::links::choice::{Choice, Outcome, Rung, abilities, name};
 use crate::links::error::BuildError;
-use crate::links::set::ChosenLink;
+use crate::links::peers;
+use crate::links::set::{ChosenLink, is_ring};
 use crate::machine::launcher::ranked_interfaces;
 
 /// Receive ring of a link for searches, in bytes: as many as a neighbour may have repeated at once.
@@ -56,7 +57,7 @@ pub struct AutoLinks {
     pub udp_bind: Option<IpAddr>,
     /// UDP port; 0 lets the system choose.
     pub udp_port: u16,
-    /// Where nodes may be found by UDP.
+    /// Where nodes may be found by UDP. Empty: where `EMP_PEERS` says.
     pub udp_peers: Vec<SocketAddr>,
     /// Frames longer than the MTU may leave past the kernel's IP layer, where this process may open a packet socket. Only of `Auto`, whose
     /// raw frames do as well: who asks for UDP gets what IP does with it.
@@ -161,6 +162,16 @@ enum Raw {
     Served,
 }
 
+/// By which ways they may.
+const fn ways(want: Want) -> &'static [Raw] {
+    match want {
+        Want::Lent => &[Raw::Lent],
+        Want::Empd => &[Raw::Served],
+        Want::Packet => &[Raw::Own, Raw::Lent],
+        _ => &[Raw::Own, Raw::Lent, Raw::Served],
+    }
+}
+
 /// The top rungs: raw frames, on each interface, by the first way that is open. The service's come where this process lacks the privilege for
 /// its own.
 fn raw(
@@ -169,12 +180,7 @@ fn raw(
     choice: &mut Choice,
     chosen: &mut Vec<ChosenLink>,
 ) -> Result<(), BuildError> {
-    let ways: &[Raw] = match auto.want {
-        Want::Lent => &[Raw::Lent],
-        Want::Empd => &[Raw::Served],
-        Want::Packet => &[Raw::Own, Raw::Lent],
-        _ => &[Raw::Own, Raw::Lent, Raw::Served],
-    };
+    let ways = ways(auto.want);
     for interface in wanted_interfaces(auto, choice) {
         if chosen.len() >= INTERFACES_MAX {
             let link = format!("packet on {interface}");
@@ -183,24 +189,62 @@ fn raw(
             choice.note(link, Outcome::Skipped(why));
             continue;
         }
-        for way in ways {
-            // Who names what it wants is told why that is not to be had, by the last that is tried.
-            let asks = auto.want != Want::Auto && !auto.interfaces.is_empty();
-            let last = *way == ways[ways.len() - 1] || no_service_for(*way, ways).is_some();
-            let opened = open_raw(auto, node, &interface, *way);
-            let privilege = opened.as_ref().is_err_and(|error| error.privilege);
-            let is_open = opened.is_ok();
-            take(opened, true, asks && (last || *way == Raw::Own && !privilege), choice, chosen)?;
-            if is_open || *way == Raw::Own && !privilege {
-                break;
-            }
-            if let Some(why) = no_service_for(*way, ways) {
-                choice.note(format!("empd on {interface}"), Outcome::Skipped(why));
-                break;
-            }
+        raw_on((auto, node), &interface, ways, choice, chosen)?;
+    }
+    Ok(())
+}
+
+/// The same on one interface.
+fn raw_on(
+    (auto, node): (&AutoLinks, NodeId),
+    interface: &str,
+    ways: &[Raw],
+    choice: &mut Choice,
+    chosen: &mut Vec<ChosenLink>,
+) -> Result<(), BuildError> {
+    for way in ways {
+        // Who names what it wants is told why that is not to be had, by the last that is tried.
+        let asks = auto.want != Want::Auto && !auto.interfaces.is_empty();
+        let last = *way == ways[ways.len() - 1] || no_service_for(*way, ways).is_some();
+        let opened = open_raw(auto, node, interface, *way);
+        let privilege = opened.as_ref().is_err_and(|error| error.privilege);
+        let is_open = opened.is_ok();
+        take(opened, true, asks && (last || *way == Raw::Own && !privilege), choice, chosen)?;
+        if is_open || *way == Raw::Own && !privilege {
+            break;
+        }
+        if let Some(why) = no_service_for(*way, ways) {
+            choice.note(format!("empd on {interface}"), Outcome::Skipped(why));
+            break;
         }
     }
     Ok(())
+}
+
+/// Of a running node: an interface that has appeared, with a ring, and with a socket where it has an address, as far as they are wanted. What is not to be
+/// had is no error.
+pub(crate) fn join(
+    (auto, node): (&AutoLinks, NodeId),
+    (interface, others): (&Interface, &[Interface]),
+    (ring, socket): (bool, bool),
+    choice: &mut Choice,
+) -> Vec<ChosenLink> {
+    // It is not asked for by name.
+    let auto = &AutoLinks { interfaces: Vec::new(), ..auto.clone() };
+    let mut chosen = Vec::new();
+    if ring {
+        let opened = raw_on((auto, node), &interface.name, ways(auto.want), choice, &mut chosen);
+        debug_assert!(opened.is_ok(), "nothing is required");
+    }
+    if let Some(ip) = interface.ip().filter(|_| socket) {
+        let by_own = others.iter().any(|other| interface.shares_subnet(other));
+        let mtu = Some(interface.mtu);
+        let opened = udp(auto, node, (Some(ip), mtu, by_own), choice, &mut chosen);
+        if let Err(error) = opened {
+            choice.note(format!("udp on {}", interface.name), Outcome::Failed(error.to_string()));
+        }
+    }
+    chosen
 }
 
 /// Why none of the service's ways is tried after this process's own.
@@ -265,16 +309,19 @@ fn sockets(
     let over: Vec<_> = if rings.is_empty() { named.collect() } else { rings };
     if auto.udp_bind.is_some() || over.len() < 2 {
         let mtu = chosen.iter().map(|link| link.link.capabilities().frame_bytes_max).min();
-        return udp(auto, node, (auto.udp_bind, mtu), choice, chosen);
+        return udp(auto, node, (auto.udp_bind, mtu, false), choice, chosen);
     }
     let all = emp_link::interfaces().unwrap_or_default();
+    let used: Vec<_> = over.iter().map(|(name, _)| name.clone()).collect();
     let before = chosen.len();
     for (name, mtu) in over.into_iter().take(INTERFACES_MAX) {
         let owner = all.iter().find(|one| one.name == name);
         match owner.and_then(|one| one.ip()) {
             Some(ip) => {
                 let mtu = Some(mtu).filter(|mtu| *mtu != usize::MAX);
-                udp(auto, node, (Some(ip), mtu), choice, chosen)?;
+                let others = || all.iter().filter(|one| used.contains(&one.name));
+                let by_own = owner.is_some_and(|own| others().any(|one| own.shares_subnet(one)));
+                udp(auto, node, (Some(ip), mtu, by_own), choice, chosen)?;
             }
             None => {
                 let why = match owner {
@@ -288,27 +335,34 @@ fn sockets(
     // Without an address on any of them there may be others.
     if chosen.len() == before {
         let mtu = chosen.iter().map(|link| link.link.capabilities().frame_bytes_max).min();
-        return udp(auto, node, (None, mtu), choice, chosen);
+        return udp(auto, node, (None, mtu, false), choice, chosen);
     }
     Ok(())
 }
 
-/// The lower rung: UDP, at this address and with this MTU, if they are known.
+/// The lower rung: UDP, at this address and with this MTU, if they are known; `by_own`: all leaves by the interface of that address.
 fn udp(
     auto: &AutoLinks,
     node: NodeId,
-    (bind, mtu): (Option<IpAddr>, Option<usize>),
+    (bind, mtu, by_own): (Option<IpAddr>, Option<usize>, bool),
     choice: &mut Choice,
     chosen: &mut Vec<ChosenLink>,
 ) -> Result<(), BuildError> {
     let mut options = UdpOptions::new(node.destination_tag());
     options.bind = bind;
+    options.by_own_interface = by_own;
     options.port = auto.udp_port;
     options.past_ip = auto.udp_past_ip && auto.want == Want::Auto;
     options.peers.clone_from(&auto.udp_peers);
+    if options.peers.is_empty() {
+        options.peers = peers::asked_for().map_err(BuildError::Peers)?;
+    }
+    // Raw frames find whoever the group would, and more.
+    options.multicast = !chosen.iter().any(|chosen| is_ring(chosen.link.capabilities()))
+        && auto.udp_port == UDP_PORT_DEFAULT;
     // Beside raw frames it carries the bulk of the same cables: a socket on all addresses does not know their MTU.
     options.mtu = mtu;
-    let asks_everyone = !auto.udp_peers.is_empty();
+    let has_peers = !options.peers.is_empty();
     let mut opened = UdpLink::open(&options);
     // The usual port is a convenience, so that peers need not be told; a second node of a machine does without.
     if let Err(error) = &opened
@@ -320,7 +374,8 @@ fn udp(
         options.port = 0;
         opened = UdpLink::open(&options);
     }
-    take(opened, asks_everyone, auto.want == Want::Udp, choice, chosen)
+    let looks = opened.as_ref().is_ok_and(|link| link.capabilities().broadcast);
+    take(opened, has_peers || looks, auto.want == Want::Udp, choice, chosen)
 }
 
 /// Beside the ladder: memory shared with the other nodes of this machine. Hosts made of namespaces are other machines,
@@ -358,6 +413,16 @@ fn take(
             Ok(())
         }
     }
+}
+
+/// Interfaces that a node with these wishes would use if it started now.
+pub(crate) fn qualifying(auto: &AutoLinks) -> Vec<Interface> {
+    let all = ranked_interfaces().unwrap_or_default().into_iter();
+    let wanted = all.filter(|one| match auto.interfaces.as_slice() {
+        [] => one.class != Class::Aside,
+        named => named.contains(&one.interface.name),
+    });
+    wanted.map(|one| one.interface).filter(Interface::usable_for_packet).collect()
 }
 
 /// The Ethernet interfaces that raw frames can leave by.

@@ -10,6 +10,8 @@ pub(crate) mod evidence;
 pub(crate) mod health;
 pub(crate) mod incoming;
 pub(crate) mod interfaces;
+pub(crate) mod joining;
 pub(crate) mod ladder;
 pub(crate) mod outgoing;
+pub(crate) mod peers;
 pub(crate) mod set;

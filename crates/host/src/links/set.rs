@@ -1,14 +1,12 @@
 //! A node's links together: whether firmware can use them, and what it is told of each.
 
+use emp_firmware::limits::LINKS_MAX;
 use emp_firmware::{LinkIndex, LinkInfo};
 use emp_link::{Capabilities, Link, SEARCHES};
 use emp_wire::LONG_FRAME_BYTES;
 
 use crate::links::error::BuildError;
 use crate::links::outgoing::FRAME_PARTS_MAX;
-
-/// Most links of a node: their index is a byte, and a machine has a handful of cards.
-const LINKS_MAX: usize = 64;
 
 /// A link that will be used.
 pub(crate) struct ChosenLink {
@@ -40,11 +38,11 @@ pub(crate) fn check(links: &[ChosenLink]) -> Result<(), BuildError> {
 }
 
 /// What firmware is told of a link.
-pub(crate) fn info(chosen: &ChosenLink) -> LinkInfo {
-    let capabilities = chosen.link.capabilities();
-    let reads_memory = chosen.link.peer_memory().is_some();
+pub(crate) fn info(link: &dyn Link, asks_everyone: bool) -> LinkInfo {
+    let capabilities = link.capabilities();
+    let reads_memory = link.peer_memory().is_some();
     let segments = capabilities.segmentation;
-    let info = LinkInfo::new(capabilities.frame_bytes_max, chosen.asks_everyone);
+    let info = LinkInfo::new(capabilities.frame_bytes_max, asks_everyone);
     let long_frames_held = u32::try_from(capabilities.long_frames_held).unwrap_or(u32::MAX);
     let long_frames = has_long_frames(capabilities);
     let sums = capabilities.sums;

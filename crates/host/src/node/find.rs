@@ -67,8 +67,8 @@ impl Node {
     /// answers or the time has passed. Not needed before a send, which does the same by itself.
     pub fn find<'a>(&self, who: impl Into<Who<'a>>, timeout: Duration) -> Result<Peer, NotFound> {
         let who = who.into();
-        let everywhere = (0..self.inner.capabilities.len() as u8)
-            .map(|link| (LinkIndex(link), LinkAddress::EVERYONE));
+        let everywhere =
+            (0..self.inner.seat.links() as u8).map(|link| (LinkIndex(link), LinkAddress::EVERYONE));
         let beyond = everywhere.clone().map(|(link, _)| (link, LinkAddress::BEYOND));
         let mut questions: Vec<_> = everywhere.chain(beyond).collect();
         let id = match who {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use emp_firmware::{Config, Firmware, Integrity, Profile};
-use emp_link::Link;
+use emp_link::{CaptureFile, Link};
 use emp_wire::{Epoch, NodeId};
 
 use crate::boards::seat::{Parts, Seat};
@@ -14,7 +14,7 @@ use crate::links::capture;
 use crate::links::choice::{self, Choice};
 use crate::links::division::divide;
 use crate::links::error::BuildError;
-use crate::links::interfaces::LinkInterfaces;
+use crate::links::joining::{Description, Joining};
 use crate::links::ladder::{self, AutoLinks};
 use crate::links::set::{self, ChosenLink};
 use crate::machine::clock;
@@ -281,26 +281,25 @@ impl NodeBuilder {
         choice.lines().for_each(|line| journal.say(Level::Info, &line));
         set::check(&links)?;
         let kinds: Vec<_> = links.iter().map(|chosen| chosen.link.capabilities().clone()).collect();
-        let mut infos: Vec<_> = links.iter().map(set::info).collect();
-        let over = LinkInterfaces::new(&kinds, &emp_link::interfaces().unwrap_or_default());
-        set::apply_searches(&mut infos, &kinds);
         let division = match self.paths {
             Paths::One => None,
             Paths::Measured => divide(&kinds, None),
             Paths::From(frames) => divide(&kinds, Some(frames)),
         };
-        if let Some(division) = &division {
-            division.apply(&mut infos, &kinds, &over);
-            if let Some(costs) = &division.costs {
-                choice.paths(costs);
-                if let Some(line) = choice.lines().last() {
-                    journal.say(Level::Info, &line);
-                }
+        let path_costs = division.as_ref().and_then(|division| division.costs);
+        if let Some(costs) = &path_costs {
+            choice.paths(costs);
+            if let Some(line) = choice.lines().last() {
+                journal.say(Level::Info, &line);
             }
         }
-
-        if self.paths != Paths::One && over.are_several() {
-            over.apply(&mut infos, &kinds);
+        let several = self.paths != Paths::One;
+        let asks_everyone = links.iter().map(|chosen| chosen.asks_everyone).collect();
+        let links: Vec<_> = links.into_iter().map(|chosen| chosen.link).collect();
+        let description = Description { asks_everyone, division, several };
+        let all: Vec<&dyn Link> = links.iter().map(|link| &**link).collect();
+        let (infos, over) = description.of(&all);
+        if several && over.are_several() {
             choice.together(over.names());
             if let Some(line) = choice.lines().last() {
                 journal.say(Level::Info, &line);
@@ -316,10 +315,16 @@ impl NodeBuilder {
             seed: self.seed.map_or_else(random, Ok)?,
         };
         let epoch = Epoch::new(config.epoch);
-        let links: Vec<_> = links.into_iter().map(|chosen| chosen.link).collect();
         let capabilities = kinds;
         let peers = links.iter().map(|link| link.peer_memory()).collect();
-        let links = captured(links, self.capture.or_else(capture::asked_for), &journal);
+        let file = captured_to(self.capture.or_else(capture::asked_for), &journal);
+        let mut links: Vec<Box<dyn Link>> = match &file {
+            Some(file) => links.into_iter().map(|link| capture::of(link, file)).collect(),
+            None => links,
+        };
+        // A relay hears searches by a link of its own for each interface: what appears later is for its next start.
+        let joins = self.auto_links.as_ref().filter(|_| !self.relay);
+        let joining = joins.and_then(|auto| Joining::new(auto, id, description, &mut links, file));
         // SAFETY: every segment that the firmware will see comes from posts (`Seat::post` and its kin),
         // which ask their callers for what the module's invariant asks for, or from an exported region, which keeps it.
         let memory = unsafe { ProcessMemory::new(peers) };
@@ -333,7 +338,7 @@ impl NodeBuilder {
         let identity =
             shown::identity((id, epoch, &name), self.board, patience.unwrap_or(u32::MAX));
         let shown = Shown::new(self.state, &identity, &mut journal);
-        let parts = Parts { firmware, links, memory, journal, news, shown };
+        let parts = Parts { firmware, links, memory, journal, news, shown, joining };
         let seat = Seat::compose(parts, self.board, self.wait_mode)
             .map_err(|(what, source)| BuildError::System { what, source })?;
         let node = NodeInner {
@@ -343,7 +348,7 @@ impl NodeBuilder {
             name,
             profile: self.profile,
             choice,
-            path_costs: division.and_then(|division| division.costs),
+            path_costs,
             linger: self.linger,
             capabilities,
         };
@@ -351,20 +356,10 @@ impl NodeBuilder {
     }
 }
 
-/// The links with a capture around each, if one is wanted and can be had.
-fn captured(
-    links: Vec<Box<dyn Link>>,
-    file: Option<PathBuf>,
-    journal: &Journal,
-) -> Vec<Box<dyn Link>> {
-    let Some(file) = file else { return links };
-    match capture::open(&file) {
-        Ok(file) => links.into_iter().map(|link| capture::of(link, &file)).collect(),
-        Err(problem) => {
-            journal.say(Level::Error, &problem);
-            links
-        }
-    }
+/// What the links' frames are captured to, if that is wanted and can be had.
+fn captured_to(file: Option<PathBuf>, journal: &Journal) -> Option<CaptureFile> {
+    let opened = capture::open(&file?);
+    opened.map_err(|problem| journal.say(Level::Error, &problem)).ok()
 }
 
 fn system_error(what: &'static str) -> impl Fn(std::io::Error) -> BuildError {

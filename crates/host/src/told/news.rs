@@ -49,6 +49,11 @@ impl News {
         Self { links, patience_hint, claimed: HashMap::new(), lost_paths: HashSet::new() }
     }
 
+    /// The node has more links.
+    pub(crate) fn add_links(&mut self, names: Vec<String>) {
+        self.links.extend(names);
+    }
+
     /// A link's name for people.
     fn show_link(&self, link: LinkIndex) -> &str {
         self.links.get(usize::from(link.0)).map_or("no link", String::as_str)

@@ -23,6 +23,7 @@ use crate::links::attention::{self, Seldom};
 use crate::links::evidence::Evidence;
 use crate::links::health::Health;
 use crate::links::incoming::{Incoming, Unseen};
+use crate::links::joining::Joining;
 use crate::links::outgoing::Outgoing;
 use crate::machine::clock;
 use crate::memory::process::ProcessMemory;
@@ -50,6 +51,7 @@ pub(crate) struct Parts {
     pub(crate) journal: Journal,
     pub(crate) news: News,
     pub(crate) shown: Option<Box<Shown>>,
+    pub(crate) joining: Option<Joining>,
 }
 
 /// Everything that the lock of a node protects.
@@ -98,6 +100,8 @@ pub(crate) struct Core {
     pub(crate) news: News,
     /// What is shown to whoever looks from outside.
     pub(crate) shown: Option<Box<Shown>>,
+    /// What takes up interfaces that appear.
+    pub(super) joining: Option<Box<Joining>>,
     /// What was lost and nobody was told of.
     pub(crate) losses: Losses,
     /// The counters of a closed node.
@@ -106,7 +110,7 @@ pub(crate) struct Core {
 
 impl Core {
     pub(crate) fn new(parts: Parts, wait_mode: WaitMode) -> Self {
-        let Parts { firmware, links, memory, journal, news, shown } = parts;
+        let Parts { firmware, links, memory, journal, news, shown, joining } = parts;
         let poll_by_hand = links.iter().any(|link| link.readiness().is_none());
         let kinds: Vec<_> = links.iter().map(|link| link.capabilities().clone()).collect();
         let frame_bytes_max = kinds.iter().map(|link| link.frame_bytes_max).max().unwrap_or(0);
@@ -139,6 +143,7 @@ impl Core {
             journal,
             news,
             shown,
+            joining: joining.map(Box::new),
             losses: Losses::default(),
             last_counters: Counters::default(),
         }
@@ -240,6 +245,8 @@ impl Core {
     fn look_at_links(&mut self, now: Time) {
         let Self { firmware: Some(firmware), links, health, journal, .. } = self else { return };
         health.look(now, firmware, links, journal);
+        self.look_for_interfaces(now);
+        let Some(firmware) = &self.firmware else { return };
         self.timer_moved = true;
         self.dirty |= firmware.has_transmit(now);
         self.show(now);
@@ -372,6 +379,9 @@ impl Core {
         if let Some(at) = self.shown.as_deref().zip(self.firmware.as_ref()).and_then(due) {
             next = next.min(at.max(now));
         }
+        if let Some(at) = self.joining.as_ref().and_then(|joining| joining.next_look()) {
+            next = next.min(at.max(now));
+        }
         if let Some(at) = self.health.next_announcement() {
             next = next.min(at.max(now));
         }
@@ -383,7 +393,8 @@ impl Core {
 
     /// The links' descriptors, valid as long as this core.
     pub(crate) fn descriptors(&self) -> Vec<RawFd> {
-        self.links.iter().filter_map(|link| Some(link.readiness()?.as_raw_fd())).collect()
+        let links = self.links.iter().filter_map(|link| Some(link.readiness()?.as_raw_fd()));
+        links.chain(self.joining.as_ref().map(|joining| joining.descriptor())).collect()
     }
 
     /// Counts of the firmware, also after it was closed.

@@ -3,4 +3,5 @@
 pub(crate) mod closing;
 pub(crate) mod core;
 pub(crate) mod ends;
+mod joining;
 pub(crate) mod posts;

@@ -37,6 +37,8 @@ pub(super) struct Follower {
     home: Option<Namespace>,
     /// `None`: this process may not be told, so it looks.
     changes: Option<Changes>,
+    /// They have changed, and nobody was told.
+    news: bool,
     /// Readable when a frame is there, or a change of the interface.
     ready: OwnedFd,
     /// Somebody has slept, or is about to.
@@ -72,6 +74,7 @@ impl Follower {
             slept: Cell::new(false),
             frameless: 0,
             due: false,
+            news: false,
             looked: Instant::now(),
             mtu,
             trouble: None,
@@ -108,7 +111,9 @@ impl Follower {
     /// Takes what the kernel says of changes.
     #[cold]
     pub(super) fn listen(&mut self) {
-        self.due |= self.changes.as_ref().is_some_and(Changes::take);
+        let changed = self.changes.as_ref().is_some_and(Changes::take);
+        self.due |= changed;
+        self.news |= changed;
         self.due |= self.asking.is_some();
     }
 
@@ -121,6 +126,12 @@ impl Follower {
     /// True if somebody should ask for [`PacketLink::condition`] soon.
     pub(super) fn is_due(&self) -> bool {
         self.due
+    }
+
+    /// Whether interfaces have changed, any of them, since this was last asked. `None`: the kernel does not tell.
+    pub(super) fn take_news(&mut self) -> Option<bool> {
+        self.changes.as_ref()?;
+        Some(std::mem::take(&mut self.news))
     }
 
     pub(super) fn take_notice(&mut self) -> Option<String> {

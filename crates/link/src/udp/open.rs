@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use emp_wire::UDP_PORT_DEFAULT;
 
+use super::leaving::leave_by;
 use crate::interfaces::{Interface, interface_list, interfaces};
 use crate::name::SocketName;
 use crate::{LinkError, system};
@@ -52,6 +53,11 @@ pub struct UdpOptions {
     /// Long frames to neighbours may leave by a packet socket, past the kernel's IP layer and with it firewall and IPsec, where this process
     /// may open one.
     pub past_ip: bool,
+    /// All leaves by the interface that has the address of `bind`, whatever the kernel's routes say: for a node that has links on several interfaces of
+    /// one subnet. Who is not reached by that interface is not reached by this link.
+    pub by_own_interface: bool,
+    /// On all addresses: frames to everyone go to a multicast group of the local network as well, and at the usual port those of others are heard.
+    pub multicast: bool,
 }
 
 impl UdpOptions {
@@ -64,6 +70,8 @@ impl UdpOptions {
             node_tag,
             mtu: None,
             past_ip: false,
+            by_own_interface: false,
+            multicast: false,
         }
     }
 }
@@ -76,6 +84,8 @@ pub(super) struct Opened {
     pub(super) segments_max: usize,
     /// The interface that owns the address, and the bytes that IP and UDP take of its MTU.
     pub(super) interface: Option<(String, usize)>,
+    /// The number of the interface that all leaves by, if it is to.
+    pub(super) leaves_by: Option<u32>,
     pub(super) mtu: usize,
     /// Bytes of the receive buffer that the kernel has granted, what it spends on keeping datagrams included.
     pub(super) receive_bytes: usize,
@@ -98,6 +108,8 @@ pub(super) fn open(options: &UdpOptions) -> Result<Opened, LinkError> {
     let fd = socket.as_fd();
     let settled = settle(fd, &local).and_then(|()| system::bound_address(fd));
     let local = settled.map_err(|error| refused(&name, &local, error))?.decode().unwrap_or(local);
+    let wanted = owner.as_ref().filter(|_| options.by_own_interface).map(|owner| owner.index);
+    let leaves_by = wanted.filter(|index| leave_by(fd, local.is_ipv4(), *index).is_ok());
     let mtu = options.mtu.map_or_else(
         || owner.as_ref().map_or(MTU_DEFAULT, |interface| interface.mtu.max(MTU_MIN)),
         |mtu| mtu.max(MTU_MIN),
@@ -108,6 +120,7 @@ pub(super) fn open(options: &UdpOptions) -> Result<Opened, LinkError> {
         segments_max: if can_segment(fd) { SEGMENTS_MAX } else { 1 },
         mtu: owner.as_ref().map_or(mtu, |interface| interface.mtu),
         interface: owner.map(|interface| (interface.name, headers)),
+        leaves_by,
         receive_bytes: receive_bytes(fd),
         socket,
         local,

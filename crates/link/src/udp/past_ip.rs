@@ -13,6 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use super::leaving::bind_to;
 use super::open::{HEADERS_V4_BYTES, set_send_buffer};
 use super::send_only::Probe;
 use super::{RETRY_SEGMENTS_SENDS, UdpLink, splice_test};
@@ -91,7 +92,7 @@ pub(super) enum Sent {
 
 impl PastIp {
     /// `None`: this process may not, the kernel is too old, or there is no Ethernet that it could be used on.
-    pub(super) fn open(local: SocketAddr) -> Option<Self> {
+    pub(super) fn open(local: SocketAddr, leaves_by: Option<u32>) -> Option<Self> {
         if !local.is_ipv4() || local.ip().is_loopback() || !splice_test::is_release(KERNEL) {
             return None;
         }
@@ -101,7 +102,7 @@ impl PastIp {
         let socket = system::socket(libc::AF_PACKET, libc::SOCK_RAW).ok()?;
         system::set_option(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1).ok()?;
         set_send_buffer(socket.as_fd());
-        let probe = Probe::open(local).ok()?;
+        let probe = Probe::open(local, leaves_by).ok()?;
         let fd = probe.fd();
         // Elsewhere the kernel would segment, which copies once more what is in one piece.
         interfaces.retain(|interface| device::segments_udp(fd, &interface.name));
@@ -113,6 +114,12 @@ impl PastIp {
             neighbours,
             resting: 0,
         })
+    }
+
+    /// All leaves by the interface of this number from now on. False: the kernel does not let this process ask about that.
+    pub(super) fn leave_by(&mut self, interface: u32) -> bool {
+        self.neighbours.fill(None);
+        bind_to(self.probe.fd(), interface).is_ok()
     }
 
     /// The way to an address, as the kernel knew it a moment ago.

@@ -38,6 +38,7 @@ impl UdpLink {
             }
             self.send_trains(&[copy]);
         }
+        self.send_to_group(frame);
     }
 
     /// Sends a frame that fits a datagram and has nothing to leave with: by the socket of its peer, or else by the link's. True if it was taken.
@@ -84,7 +85,7 @@ impl UdpLink {
 
     /// Puts the parts of a frame together if it is short. True if they are.
     #[inline]
-    fn copied(&mut self, frame: &TxFrame<'_>, bytes: usize) -> bool {
+    pub(super) fn copied(&mut self, frame: &TxFrame<'_>, bytes: usize) -> bool {
         let Some(mut room) = self.copy.get_mut(..bytes) else { return false };
         for part in frame.parts {
             let (place, rest) = room.split_at_mut(part.len());

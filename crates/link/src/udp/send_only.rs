@@ -12,6 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use super::leaving::bind_to;
 use super::open::settle_sending;
 use crate::name::SocketName;
 use crate::system;
@@ -53,8 +54,13 @@ const IPV6_MULTICAST_ALL: libc::c_int = 29;
 pub(super) struct Probe(OwnedFd);
 
 impl Probe {
-    pub(super) fn open(local: SocketAddr) -> io::Result<Self> {
-        Ok(Self(socket_like(local)?))
+    /// Towards an address that is reached by an interface of this number, if there is one.
+    pub(super) fn open(local: SocketAddr, leaves_by: Option<u32>) -> io::Result<Self> {
+        let socket = socket_like(local)?;
+        if let Some(interface) = leaves_by {
+            bind_to(socket.as_fd(), interface)?;
+        }
+        Ok(Self(socket))
     }
 
     /// Towards an address. Nothing is sent.
@@ -94,6 +100,8 @@ struct Aimed {
 /// The sockets of a link.
 pub(super) struct SendOnly {
     sockets: Vec<Aimed>,
+    /// The number of the interface that all leaves by, if it is to.
+    leaves_by: Option<u32>,
     /// `None`: the link has one address, from which all leaves.
     probe: Option<Probe>,
     /// Where in `sockets` those are that were used last, by the places of their peers.
@@ -108,10 +116,11 @@ pub(super) struct SendOnly {
 pub(super) type Own<'a> = (BorrowedFd<'a>, SocketAddr);
 
 impl SendOnly {
-    /// For a link that is bound there. To be called in the link's network namespace.
-    pub(super) fn open(local: SocketAddr) -> io::Result<Self> {
-        let probe = if local.ip().is_unspecified() { Some(Probe::open(local)?) } else { None };
-        Ok(Self { sockets: Vec::new(), probe, last: [0; PLACES], without: 0, frames: 0 })
+    /// For a link that is bound there, all of which leaves by an interface of this number, if there is one. To be called in the link's network namespace.
+    pub(super) fn open(local: SocketAddr, leaves_by: Option<u32>) -> io::Result<Self> {
+        let everywhere = local.ip().is_unspecified();
+        let probe = if everywhere { Some(Probe::open(local, leaves_by)?) } else { None };
+        Ok(Self { sockets: Vec::new(), leaves_by, probe, last: [0; PLACES], without: 0, frames: 0 })
     }
 
     /// The socket that leads to a peer, if it has one or is sent to often enough to get it, for a frame of so many bytes that fits a datagram.
@@ -166,6 +175,13 @@ impl SendOnly {
     #[cold]
     pub(super) fn forget(&mut self) {
         self.sockets.clear();
+    }
+
+    /// All leaves by the interface of this number from now on.
+    #[cold]
+    pub(super) fn leave_by(&mut self, interface: u32) {
+        self.leaves_by = Some(interface);
+        self.forget();
     }
 
     /// The place of a peer's socket, if it has one and is known where to find it.
@@ -244,7 +260,7 @@ impl SendOnly {
                 (aimed.to, aimed.asked) = (to, asked);
             }
             taken => {
-                let socket = from(source, own)?;
+                let socket = from(source, own, self.leaves_by)?;
                 system::connect(socket.as_fd(), &SocketName::of(to))?;
                 let used = self.frames;
                 let new = Aimed { to, source, socket, segment: 0, short: 0, asked, used };
@@ -292,12 +308,15 @@ fn place_of(to: SocketAddr) -> usize {
 }
 
 /// A socket that sends from there, and receives nothing.
-fn from(source: SocketAddr, (link, local): (BorrowedFd<'_>, SocketAddr)) -> io::Result<OwnedFd> {
+fn from(source: SocketAddr, (link, local): Own<'_>, leaves_by: Option<u32>) -> io::Result<OwnedFd> {
     let socket = socket_like(source)?;
     let fd = socket.as_fd();
     // The thread that sends may be in another namespace than the one that opened the link.
     if namespace(fd)? != namespace(link)? {
         return Err(io::ErrorKind::Unsupported.into());
+    }
+    if let Some(interface) = leaves_by {
+        bind_to(fd, interface)?;
     }
     let nowhere = if source.is_ipv4() {
         let _ = system::set_option(fd, libc::IPPROTO_IP, libc::IP_MULTICAST_ALL, &0);

@@ -6,10 +6,18 @@ use emp_model::{FabricSetup, MessageSpec, NodeSetup, Want, World, WorldSetup};
 
 /// Two nodes with a cable of each of these rates, in Mb/s.
 fn cabled(rates: &[u64]) -> World {
+    cabled_later(rates, 0)
+}
+
+/// The same; so many cables, the last ones, are not there at the start.
+fn cabled_later(rates: &[u64], plugged_later: usize) -> World {
     let mut links: Vec<_> = rates.iter().map(|_| LinkInfo::new(1_500, true)).collect();
     emp_model::cables(&mut links);
-    let node =
-        |index| NodeSetup { links: links.clone(), ..NodeSetup::new(index, Profile::DEFAULT) };
+    let node = |index| NodeSetup {
+        links: links.clone(),
+        plugged_later,
+        ..NodeSetup::new(index, Profile::DEFAULT)
+    };
     let fabric = |mbps: &u64| FabricSetup {
         bits_per_second: mbps * 1_000_000,
         latency: Span::us(20),
@@ -176,4 +184,27 @@ fn a_long_stream_goes_on_by_both() {
     let after = of(&world);
     let [first, second] = [0, 1].map(|at| after[at] - before[at]);
     assert!(first.min(second) * 10 >= first.max(second) * 8, "{first} and {second} frames");
+}
+
+/// A cable that is plugged in while the nodes run is found and used as one that was there from the start (`PATH-15`), whichever end learns of it
+/// first; pulled again, the other carries all.
+#[test]
+fn a_cable_that_is_plugged_in_later_carries() {
+    for first in 0..2 {
+        let mut world = cabled_later(&[500, 500], 1);
+        let alone = transfer(&mut world, 4);
+        assert_eq!(world.network().port(1, 1).frames, 0, "there is no second cable");
+        world.plug(first);
+        transfer(&mut world, 1);
+        world.plug(1 - first);
+        // The first finds it.
+        transfer(&mut world, 2);
+        let together = transfer(&mut world, 4);
+        let ratio = alone.0 as f64 / together.0 as f64;
+        assert!(ratio >= 1.9, "{ratio}");
+        for (from, to) in [(0, 1), (1, 0)] {
+            world.network_mut().cut(1, from, to, true);
+        }
+        transfer(&mut world, 2);
+    }
 }

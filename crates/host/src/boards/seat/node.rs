@@ -107,6 +107,11 @@ impl Seat {
         self.lock().link_troubles()
     }
 
+    /// How many links it has: more than at its start, if interfaces have appeared.
+    pub(crate) fn links(&self) -> usize {
+        self.lock().links.len()
+    }
+
     /// The links' descriptors, valid until the node is closed.
     pub(crate) fn descriptors(&self) -> Vec<RawFd> {
         self.lock().descriptors()

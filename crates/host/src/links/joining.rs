@@ -1,0 +1,218 @@
+//! Interfaces that appear while a node runs: one that it would have used if it had been there at the start joins those that the node has, with a ring,
+//! and with a socket where the node has such. One that goes away again stays the node's, which follows it (decisions 48, 91).
+
+use std::os::fd::{AsRawFd, RawFd};
+
+use emp_firmware::limits::{INTERFACES_MAX, LINKS_MAX};
+use emp_firmware::{LinkInfo, Span, Time};
+use emp_link::{Capabilities, CaptureFile, Interface, InterfaceWatch, Link, LinkGroup};
+use emp_wire::NodeId;
+
+use crate::links::capture;
+use crate::links::choice::{Choice, name};
+use crate::links::division::Division;
+use crate::links::interfaces::LinkInterfaces;
+use crate::links::ladder::{self, AutoLinks, Want};
+use crate::links::set::{self, is_ring};
+
+/// From a change of interfaces to the first look at what there is, and then to each further one twice as long: an interface is made, switched on,
+/// plugged in and given an address in steps, of which the last one is not told.
+const LOOK_AFTER: Span = Span::ms(10);
+
+/// Looks after a change: the last one 20 s after it, when an address by DHCP should be there.
+const LOOKS: u32 = 11;
+
+/// Until it looks again if the thread that makes turns is in another network namespace: one of the node's own may come by.
+const ELSEWHERE: Span = Span::ms(100);
+
+/// What firmware is told of a node's links.
+pub(crate) struct Description {
+    /// Of each, whether frames to everyone are worth sending on it.
+    pub(crate) asks_everyone: Vec<bool>,
+    pub(crate) division: Option<Division>,
+    /// Several links to one peer may be used.
+    pub(crate) several: bool,
+}
+
+impl Description {
+    pub(crate) fn of(&self, links: &[&dyn Link]) -> (Vec<LinkInfo>, LinkInterfaces) {
+        let kinds: Vec<_> = links.iter().map(|link| link.capabilities().clone()).collect();
+        let infos = links.iter().zip(&self.asks_everyone);
+        let mut infos: Vec<_> = infos.map(|(link, asks)| set::info(*link, *asks)).collect();
+        let over = LinkInterfaces::new(&kinds, &emp_link::interfaces().unwrap_or_default());
+        set::apply_searches(&mut infos, &kinds);
+        if let Some(division) = &self.division {
+            division.apply(&mut infos, &kinds, &over);
+        }
+        if self.several && over.are_several() {
+            over.apply(&mut infos);
+        }
+        (infos, over)
+    }
+}
+
+/// Looks for interfaces that a running node may use.
+pub(crate) struct Joining {
+    auto: AutoLinks,
+    node: NodeId,
+    description: Description,
+    capture: Option<CaptureFile>,
+    watch: InterfaceWatch,
+    /// Readable when something waits in a link that has joined.
+    group: LinkGroup,
+    look_at: Time,
+    interval: Span,
+    looks: u32,
+    /// What was said, and is not said again.
+    told: Vec<String>,
+}
+
+/// Links that have joined.
+#[derive(Default)]
+pub(crate) struct Joined {
+    pub(crate) links: Vec<Box<dyn Link>>,
+    /// Of all links of the node, these too.
+    pub(crate) infos: Vec<LinkInfo>,
+    /// For people.
+    pub(crate) names: Vec<String>,
+    pub(crate) lines: Vec<String>,
+}
+
+impl Joining {
+    /// Of a node that was started with these wishes and has such links. `None`: nothing can join them.
+    pub(crate) fn new(
+        auto: &AutoLinks,
+        node: NodeId,
+        description: Description,
+        links: &mut [Box<dyn Link>],
+        capture: Option<CaptureFile>,
+    ) -> Option<Self> {
+        let any = |is: fn(&Capabilities) -> bool| links.iter().any(|link| is(link.capabilities()));
+        let rings = any(|link| link.kind == "packet" || link.kind == "empd");
+        let sockets = any(is_socket) && auto.udp_bind.is_none();
+        let named = sockets && !auto.interfaces.is_empty();
+        let wants = !matches!(auto.want, Want::Xdp | Want::Shm);
+        if !description.several || !wants || !(rings || named) {
+            return None;
+        }
+        Some(Self {
+            auto: auto.clone(),
+            node,
+            description,
+            capture,
+            watch: InterfaceWatch::open(links).ok()?,
+            group: LinkGroup::new().ok()?,
+            look_at: Time::default(),
+            interval: LOOK_AFTER,
+            looks: 0,
+            told: Vec::new(),
+        })
+    }
+
+    /// A descriptor that is readable when a link that has joined is.
+    pub(crate) fn descriptor(&self) -> RawFd {
+        self.group.descriptor().as_raw_fd()
+    }
+
+    /// When it looks next though no interface has changed.
+    pub(crate) fn next_look(&self) -> Option<Time> {
+        (self.looks > 0).then_some(self.look_at)
+    }
+
+    /// Looks for interfaces, if any may have appeared.
+    pub(crate) fn look(&mut self, now: Time, links: &mut [Box<dyn Link>]) -> Joined {
+        if self.watch.take(links) {
+            (self.look_at, self.interval, self.looks) = (now + LOOK_AFTER, LOOK_AFTER, LOOKS);
+        }
+        if self.looks == 0 || now < self.look_at {
+            return Joined::default();
+        }
+        if !self.watch.is_here() {
+            self.look_at = now + ELSEWHERE;
+            return Joined::default();
+        }
+        self.looks -= 1;
+        self.interval = Span(self.interval.0 * 2);
+        self.look_at = now + self.interval;
+        self.join_all(links)
+    }
+
+    #[cold]
+    fn join_all(&mut self, links: &[Box<dyn Link>]) -> Joined {
+        let mut joined = Joined::default();
+        let qualifying = ladder::qualifying(&self.auto);
+        for interface in &qualifying {
+            let before = joined.links.len();
+            self.join(interface, &qualifying, links, &mut joined);
+            if joined.links.len() > before {
+                let names = joined.names[before..].join(" and ");
+                joined.lines.push(format!("{names} joined: an interface has appeared"));
+            }
+        }
+        if !joined.links.is_empty() {
+            let all: Vec<&dyn Link> = links.iter().chain(&joined.links).map(|l| &**l).collect();
+            joined.infos = self.description.of(&all).0;
+        }
+        joined
+    }
+
+    /// What an interface still has to bring.
+    fn join(
+        &mut self,
+        interface: &Interface,
+        others: &[Interface],
+        links: &[Box<dyn Link>],
+        joined: &mut Joined,
+    ) {
+        let all = links.iter().chain(&joined.links);
+        let kinds: Vec<_> = all.map(|link| link.capabilities().clone()).collect();
+        let over = LinkInterfaces::new(&kinds, &emp_link::interfaces().unwrap_or_default());
+        let has = |is: fn(&Capabilities) -> bool| {
+            over.of_kind(&kinds, is).any(|name| name == interface.name)
+        };
+        let ring = kinds.iter().any(is_ring) && !has(is_ring);
+        // Who names the address of the socket wants no other.
+        let sockets = kinds.iter().any(is_socket) && self.auto.udp_bind.is_none();
+        let socket = sockets && !has(is_socket) && interface.ip().is_some();
+        if !(ring || socket) || kinds.len() + 2 > LINKS_MAX {
+            return;
+        }
+        let new = !over.names().contains(&interface.name);
+        if new && over.names().len() >= INTERFACES_MAX {
+            let line = format!(
+                "interface {} is not used: {INTERFACES_MAX} are used together at most",
+                interface.name
+            );
+            return self.tell_once(line, joined);
+        }
+        let mut choice = Choice::default();
+        let chosen =
+            ladder::join((&self.auto, self.node), (interface, others), (ring, socket), &mut choice);
+        if chosen.is_empty() {
+            choice.lines().for_each(|line| self.tell_once(line, joined));
+        }
+        for chosen in chosen {
+            let link = match &self.capture {
+                Some(file) => capture::of(chosen.link, file),
+                None => chosen.link,
+            };
+            // What nobody could sleep on is of no use.
+            if self.group.add(&*link).is_ok() {
+                self.description.asks_everyone.push(chosen.asks_everyone);
+                joined.names.push(name(link.capabilities()));
+                joined.links.push(link);
+            }
+        }
+    }
+
+    fn tell_once(&mut self, line: String, joined: &mut Joined) {
+        if self.told.len() < LINKS_MAX && !self.told.contains(&line) {
+            self.told.push(line.clone());
+            joined.lines.push(line);
+        }
+    }
+}
+
+fn is_socket(link: &Capabilities) -> bool {
+    link.kind == "udp"
+}

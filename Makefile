@@ -20,7 +20,7 @@ all: deps
 demo: all
 	$(BUILT)/emp demo
 
-## Lint, loom, tests, two fuzz targets for a minute each, 1,000 new seeds of the simulator, a part of the MPI programs: under half an hour on two
+## Lint, loom, tests, two fuzz targets for half a minute each, 1,000 new seeds of the simulator, a part of the MPI programs: under half an hour on two
 ## cores. What it leaves out: test-mpi-full, test-mpi-endurance, test-libfabric, test-fabtests, test-cards, mutants.
 test: requirements deps browser lint loom fuzz
 	$(CARGO) test --workspace --locked
@@ -84,7 +84,7 @@ test-cards: deps-cards
 	tests/cards/run --built $(TESTED) $(CARDS)
 
 ## Both fuzz targets for FUZZ_SECONDS each, from the committed seeds on: see fuzz/README.md.
-FUZZ_SECONDS ?= 60
+FUZZ_SECONDS ?= 30
 fuzz: deps
 	fuzz/run parse -max_total_time=$(FUZZ_SECONDS) -max_len=300
 	fuzz/run firmware -max_total_time=$(FUZZ_SECONDS) -max_len=2048 -len_control=0

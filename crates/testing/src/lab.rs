@@ -105,18 +105,27 @@ impl Lab {
     ///
     /// If it does, or if the thread cannot get there.
     pub fn inside<T: Send>(&self, side: usize, work: impl FnOnce() -> T + Send) -> T {
-        let path = format!("/var/run/netns/{}", self.names[side]);
-        std::thread::scope(|scope| {
-            let thread = scope.spawn(move || {
-                let namespace = File::open(path).expect("the namespace exists");
-                // SAFETY: the descriptor is open; only this thread changes its namespace.
-                let result = unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) };
-                assert_eq!(result, 0, "setns: {}", std::io::Error::last_os_error());
-                work()
-            });
-            thread.join().expect("the work inside the namespace succeeds")
-        })
+        inside(&self.names[side], work)
     }
+}
+
+/// As [`Lab::inside`], in the namespace of this name.
+///
+/// # Panics
+///
+/// As that.
+pub fn inside<T: Send>(name: &str, work: impl FnOnce() -> T + Send) -> T {
+    let path = format!("/var/run/netns/{name}");
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(move || {
+            let namespace = File::open(path).expect("the namespace exists");
+            // SAFETY: the descriptor is open; only this thread changes its namespace.
+            let result = unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) };
+            assert_eq!(result, 0, "setns: {}", std::io::Error::last_os_error());
+            work()
+        });
+        thread.join().expect("the work inside the namespace succeeds")
+    })
 }
 
 impl Drop for Lab {

@@ -3,7 +3,7 @@
 /// Of every command.
 const ALL: &str = "0 if it did what was asked for; 1 if something broke; 2 if what was asked for cannot be had, with one line that says why.";
 
-/// Commands, and what is to be said of theirs besides.
+/// Commands, and what their manuals add about exit statuses.
 const MORE: [(&[&str], &str); 8] = [
     (
         &["emp-lab-exec", "emp-lab-run", "emp-lab-rsh", "emp-lab-mpirun"],

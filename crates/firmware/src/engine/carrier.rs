@@ -88,7 +88,7 @@ impl Firmware {
                 self.path_failed(now, peer, path);
                 // It was the only one: another may be found while this is away.
                 if self.peers.path_by(peer, link).is_some() && self.send.is_active(peer) {
-                    // What was looked for beside it, in vain or not yet, was not needed then: relays were not asked.
+                    // A search beside it that has found nothing was not urgent then: relays were not asked.
                     self.peers.forgive_paths(now, peer);
                     self.peers.table.stop_seeks(peer);
                     self.seek_paths(now, peer);

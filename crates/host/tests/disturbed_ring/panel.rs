@@ -1,7 +1,5 @@
 //! Hosts whose interfaces end at a patch panel, where cables are bridges of two ports: pulled and moved without the interfaces' doing.
 
-use std::fs::File;
-use std::os::fd::AsRawFd;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -92,17 +90,7 @@ impl Panel {
 
     /// Runs `work` in a thread that lives on a host. Sockets that it opens stay there.
     pub fn on<T: Send>(&self, host: usize, work: impl FnOnce() -> T + Send) -> T {
-        let path = format!("/var/run/netns/{}", self.hosts[host]);
-        std::thread::scope(|scope| {
-            let thread = scope.spawn(move || {
-                let namespace = File::open(path).expect("the namespace exists");
-                // SAFETY: the descriptor is open; only this thread changes its namespace.
-                let result = unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) };
-                assert_eq!(result, 0, "setns: {}", std::io::Error::last_os_error());
-                work()
-            });
-            thread.join().expect("the work on the host succeeds")
-        })
+        emp_testing::lab::inside(&self.hosts[host], work)
     }
 }
 

@@ -46,6 +46,10 @@ pub struct Limits {
     pub connections_per_user: usize,
     /// Sockets that are lent to one user, each with a ring of 1 or 2 MiB (at MTU 1500) of the kernel's memory.
     pub lent_per_user: usize,
+    /// Engines of one user, each with a thread and the memory of a node.
+    pub engines_per_user: usize,
+    /// Bytes that an engine keeps for its client at most: of messages that are sent, and of buffers for those that are received.
+    pub held_bytes_per_engine: u64,
     /// Bytes a second that all attached clients of one user send together, a frame counting 1,024 beside its length; nothing said: as many
     /// as they can.
     pub bytes_per_second_per_user: Option<u64>,
@@ -72,6 +76,8 @@ impl Default for Limits {
             connections: 1024,
             connections_per_user: 512,
             lent_per_user: 256,
+            engines_per_user: 256,
+            held_bytes_per_engine: 256 << 20,
             bytes_per_second_per_user: None,
             drain_seconds: 3600,
         }
@@ -198,7 +204,9 @@ impl Config {
             ));
         }
         let Limits { connections, connections_per_user, lent_per_user, .. } = self.limits;
-        if [connections, connections_per_user, lent_per_user].contains(&0) {
+        let Limits { engines_per_user, held_bytes_per_engine, .. } = self.limits;
+        let counts = [connections, connections_per_user, lent_per_user, engines_per_user];
+        if counts.contains(&0) || held_bytes_per_engine == 0 {
             return Err("limits: 0 leaves nothing to serve".into());
         }
         if self.limits.bytes_per_second_per_user == Some(0) {

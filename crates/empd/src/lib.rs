@@ -2,11 +2,12 @@
 //!
 //! The **door** (`door/`) knows clients as connections: who they are, what they may have, when they are gone. The **switch**
 //! (`switch/`) moves the frames of those that attached. Lent sockets need no switch: their holders send for themselves
-//! ([`lending`]).
+//! ([`lending`]). The **engines** (`engines/`) are nodes that the service runs for clients.
 
 mod bell;
 pub mod config;
 pub mod door;
+pub mod engines;
 pub mod lending;
 pub mod log;
 pub mod people;

@@ -89,7 +89,7 @@ pub fn take_over(path: &Path) -> Result<Option<(Listening, Predecessor)>, String
                 )));
             }
             Answer::Refused(refused) => return Err(failed(refused.reason)),
-            Answer::Lent(_) | Answer::Attached(_) => {
+            Answer::Lent(_) | Answer::Attached(_) | Answer::Seated(_) => {
                 return Err(failed("an answer out of turn".into()));
             }
         }

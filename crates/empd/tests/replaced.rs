@@ -7,12 +7,10 @@ mod common;
 #[path = "common/frames.rs"]
 mod frames;
 
-use std::fs;
 use std::os::fd::AsFd;
-use std::process::{Child, Command};
 use std::time::Duration;
 
-use common::{NOBODY, Service, become_nobody, until};
+use common::{NOBODY, Service, Successor, become_nobody, until};
 use emp_link::service::protocol::{Answer, BUFFER_BYTES, Hello, Request, VERSION};
 use emp_link::service::{ServiceLink, ServiceOptions, namespace, socket};
 use emp_link::{Link, LinkError};
@@ -22,47 +20,6 @@ use frames::{frame, send};
 
 /// Rounds of two frames with nobody but the new service.
 const ROUNDS: u64 = 200;
-
-/// A service that takes another's place, killed with this value.
-struct Successor {
-    child: Child,
-    log: std::path::PathBuf,
-}
-
-impl Successor {
-    fn start(lab: &Lab, service: &Service) -> Self {
-        let path = service.socket();
-        let place = path.parent().expect("it is in a directory");
-        let log = place.join("log-of-the-next");
-        let child = Command::new("ip")
-            .args([
-                "netns",
-                "exec",
-                lab.name(0),
-                env!("CARGO_BIN_EXE_empd"),
-                "--replace",
-                "--config",
-            ])
-            .arg(place.join("empd.toml"))
-            .arg("--socket")
-            .arg(&path)
-            .stderr(fs::File::create(&log).expect("it is written"))
-            .spawn()
-            .expect("ip is installed");
-        Self { child, log }
-    }
-
-    fn listens(&self) -> bool {
-        fs::read_to_string(&self.log).unwrap_or_default().contains("listens at")
-    }
-}
-
-impl Drop for Successor {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 fn options(service: &Service, node: u64) -> ServiceOptions {
     ServiceOptions { socket: service.socket(), ..ServiceOptions::new(INTERFACE, NodeId(node)) }

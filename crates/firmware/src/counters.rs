@@ -231,6 +231,13 @@ impl Counters {
         self.values[counter as usize]
     }
 
+    /// Those values, in the order of [`Counter::ALL`]; of fewer, the others are 0. For a host whose firmware is elsewhere.
+    pub fn of(values: impl IntoIterator<Item = u64>) -> Self {
+        let mut counters = Self::default();
+        counters.values.iter_mut().zip(values).for_each(|(into, value)| *into = value);
+        counters
+    }
+
     /// All, with their names.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         Counter::ALL.iter().map(|counter| (counter.name(), self.get(*counter)))

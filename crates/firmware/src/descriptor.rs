@@ -19,6 +19,27 @@ impl OpId {
         Self((kind as u64) << (32 + INDEX_BITS) | (index as u64) << 32 | generation as u64)
     }
 
+    /// Of an operation that another's firmware has, as the host calls it that posted it there: its kind, and 28 and 32 bits that tell it from
+    /// others.
+    pub const fn elsewhere(kind: OpKind, index: u32, generation: u32) -> Self {
+        Self::new(kind, index & ((1 << INDEX_BITS) - 1), generation)
+    }
+
+    /// All of it, for [`from_bits`](Self::from_bits).
+    pub const fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    /// Which of the operations of its kind it is at a time.
+    pub const fn place(self) -> u32 {
+        self.index()
+    }
+
+    /// The operation of these bits.
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
     /// What was posted.
     #[inline]
     pub const fn kind(self) -> OpKind {
@@ -58,9 +79,34 @@ pub enum OpKind {
     Undelivered,
 }
 
+impl Status {
+    /// All, by number.
+    pub const ALL: [Self; 19] = [
+        Self::Ok,
+        Self::Truncated,
+        Self::Cancelled,
+        Self::Unreachable,
+        Self::NotFound,
+        Self::PeerRestarted,
+        Self::GivenUp,
+        Self::PeerClosed,
+        Self::PeerEnded,
+        Self::NoEndpoint,
+        Self::EndpointClosed,
+        Self::MemoryFault,
+        Self::Abandoned,
+        Self::BadKey,
+        Self::BadGeneration,
+        Self::OutOfBounds,
+        Self::NoRights,
+        Self::TooLong,
+        Self::ReceiverFull,
+    ];
+}
+
 impl OpKind {
     /// By number; the last stands for all that there are not.
-    const ALL: [Self; 8] = [
+    pub const ALL: [Self; 8] = [
         Self::Send,
         Self::Receive,
         Self::Put,
@@ -160,6 +206,18 @@ pub struct ReceiveDescriptor {
 pub struct ClaimId {
     pub(crate) index: u32,
     pub(crate) generation: u32,
+}
+
+impl ClaimId {
+    /// All of it, for [`from_bits`](Self::from_bits).
+    pub const fn to_bits(self) -> u64 {
+        (self.index as u64) << 32 | self.generation as u64
+    }
+
+    /// The claim of these bits: those of another firmware's, or of none that there is, mean nothing.
+    pub const fn from_bits(bits: u64) -> Self {
+        Self { index: (bits >> 32) as u32, generation: bits as u32 }
+    }
 }
 
 /// What a probe found.
@@ -339,6 +397,16 @@ impl BufferPlace {
         Self(self.0 & !Self::MORE)
     }
 
+    /// All of it, for [`from_bits`](Self::from_bits).
+    pub const fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    /// The place of these bits.
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
     /// Bytes of the buffer before the message.
     #[inline]
     pub const fn offset(self) -> u64 {
@@ -393,4 +461,6 @@ pub enum PostError {
     TooManyRegions,
     /// The operator is not defined for the datatype, or the lists do not fit operator and count.
     Unsupported,
+    /// The firmware is elsewhere, and does not do that for this host. Never said by a firmware.
+    NotOnBoard,
 }

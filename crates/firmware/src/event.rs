@@ -55,7 +55,8 @@ impl Limit {
         }
     }
 
-    const ALL: [Self; 11] = [
+    /// All, by number.
+    pub const ALL: [Self; 11] = [
         Self::Sends,
         Self::Receives,
         Self::Unexpected,

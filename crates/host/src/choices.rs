@@ -12,6 +12,9 @@ pub enum Board {
     },
     /// In a progress thread: messages move while the application computes.
     Thread,
+    /// In the service `empd`, which owns the links: messages move while the application computes, is stopped, or has ended, and the application
+    /// needs no privilege. Two-sided messages only: regions, puts, gets and atomics are refused.
+    Daemon,
 }
 
 impl Default for Board {

@@ -123,6 +123,7 @@
 
 mod boards;
 mod choices;
+pub mod daemon;
 mod endpoint;
 mod flying;
 mod links;
@@ -157,6 +158,7 @@ pub use memory::windows::{RedirectError, Window};
 pub use node::find::{NotFound, Who};
 pub use node::handle::Node;
 pub use node::start::{NodeBuilder, Paths};
+pub use raw::desk::Desk;
 pub use raw::messages::{RawOp, RawSend};
 pub use told::counters::HostCounters;
 pub use told::directory::{Peer, PeerState};
@@ -169,8 +171,9 @@ pub use emp_link as link;
 pub use emp_firmware::limits;
 pub use emp_firmware::{
     AtomicDescriptor, AtomicOp, BufferPlace, ClaimId, Completion, CompletionMode, Counter,
-    Counters, Datatype, GetDescriptor, Integrity, Limit, LinkIndex, NodeEvent, OpKind, PathInUse,
-    PostError, ProbeInfo, Profile, PutDescriptor, ReceiveDescriptor, RegionId, RelayNeighbour,
-    RemoteRegion, Rights, Segment, SegmentList, Selector, SendDescriptor, Span, Status,
+    Counters, Datatype, GetDescriptor, Integrity, Limit, LinkIndex, NodeEvent, OpId, OpKind,
+    PathInUse, PostError, ProbeInfo, Profile, PutDescriptor, ReceiveDescriptor, RegionId,
+    RelayNeighbour, RemoteRegion, Rights, Segment, SegmentList, Selector, SendDescriptor, Span,
+    Status,
 };
 pub use emp_wire::{Epoch, LinkAddress, NodeId};

@@ -5,11 +5,13 @@
 
 mod attachment;
 pub mod channel;
+mod engine;
 mod link;
 pub mod protocol;
 pub mod socket;
 pub mod yields;
 
+pub use engine::{EngineSeat, ask_engine};
 pub use link::{ServiceLink, ServiceOptions};
 
 use std::os::fd::AsFd;

@@ -68,7 +68,7 @@ pub fn refusal(error: PostError) -> isize {
         PostError::NoDestination => libc::EINVAL,
         PostError::KeyTaken => error::NOKEY,
         PostError::TooManyRegions | PostError::TooManyEndpoints => libc::ENOSPC,
-        PostError::Unsupported => libc::EOPNOTSUPP,
+        PostError::Unsupported | PostError::NotOnBoard => libc::EOPNOTSUPP,
     };
     -(number as isize)
 }

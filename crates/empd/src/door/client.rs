@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use emp_link::service::protocol::Answer;
+use emp_link::service::protocol::{Answer, Holding};
 use emp_link::service::socket::{self, Peer};
 
 /// How far a client has come. What it says out of turn ends it.
@@ -18,19 +18,11 @@ pub(super) enum State {
     /// It has a lent socket, or waits for it.
     Lent { tag: u16, interface: String },
     /// The switch has it.
-    Attached { tag: u16 },
+    Attached { tag: u16, user: u32 },
+    /// It has an engine.
+    Seated { tag: u16 },
     /// It is a service, which takes this one's place.
     Successor,
-}
-
-impl State {
-    /// The tag whose frames it gets.
-    pub(super) const fn tag(&self) -> Option<u16> {
-        match self {
-            Self::Lent { tag, .. } | Self::Attached { tag } => Some(*tag),
-            Self::New | Self::Greeted | Self::Successor => None,
-        }
-    }
 }
 
 /// A client.
@@ -50,6 +42,18 @@ impl Client {
     /// When it must have asked for something.
     pub(super) fn deadline(&self, within: Duration) -> Option<Instant> {
         matches!(self.state, State::New | State::Greeted).then(|| self.since + within)
+    }
+
+    /// The tag whose frames it gets, and whose it is.
+    pub(super) const fn holding(&self) -> Option<Holding> {
+        match self.state {
+            // An engine's link is its user's, and not the service's, whose process it is.
+            State::Attached { tag, user } => Some(Holding { tag, user }),
+            State::Lent { tag, .. } | State::Seated { tag } => {
+                Some(Holding { tag, user: self.peer.user })
+            }
+            State::New | State::Greeted | State::Successor => None,
+        }
     }
 
     /// Sends it something. Failing means that it is gone, or does not take what it is told.

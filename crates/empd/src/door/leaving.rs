@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use emp_link::service::protocol::{Answer, Handed, Holding};
 
 use super::Door;
-use super::client::State;
+use super::client::{Client, State};
 use crate::switch::{ClientNumber, Switch};
 use crate::{log, succession, supervisor};
 
@@ -25,6 +25,15 @@ pub(super) enum Leaving {
 impl<S: Switch> Door<S> {
     pub(super) fn is_leaving(&self) -> bool {
         !matches!(self.leaving, Leaving::Not)
+    }
+
+    /// Whether it takes calls: before it leaves, and of its engines' links that are still to come.
+    pub(super) fn listens(&self) -> bool {
+        match self.leaving {
+            Leaving::Not => true,
+            Leaving::Asked(_) => self.engines.are_starting(),
+            Leaving::Until(..) => false,
+        }
     }
 
     /// Somebody asks for this service's place.
@@ -46,18 +55,15 @@ impl<S: Switch> Door<S> {
     pub(super) fn hand_over(&mut self) {
         let Leaving::Asked(number) = self.leaving else { return };
         let asking = |state: &State| matches!(state, State::New | State::Greeted);
-        if self.clients.values().any(|client| asking(&client.state)) {
+        if self.clients.values().any(|client| asking(&client.state)) || self.engines.are_starting()
+        {
             return;
         }
         if let Err(why) = self.switch.step_aside() {
             self.leaving = Leaving::Not;
             return self.refuse(number, &why);
         }
-        let held = self.clients.values().filter_map(|client| {
-            let user = client.peer.user;
-            client.state.tag().map(|tag| Holding { tag, user })
-        });
-        let holdings: Vec<Holding> = held.collect();
+        let holdings: Vec<Holding> = self.clients.values().filter_map(Client::holding).collect();
         let Some(client) = self.clients.get(&number) else { return };
         let told = succession::held(&holdings).try_for_each(|held| client.tell(&held, &[]));
         let handed = Answer::Handed(Handed { own: self.listening.is_own() });

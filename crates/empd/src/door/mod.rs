@@ -4,6 +4,7 @@
 mod client;
 mod leaving;
 mod listening;
+mod seating;
 
 use std::collections::HashMap;
 use std::io;
@@ -19,6 +20,7 @@ use emp_wire::TAG_EVERYONE;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::config::Config;
+use crate::engines::Engines;
 use crate::lending::{Borrower, Lending, News};
 use crate::succession::Predecessor;
 use crate::switch::{Attachment, ClientNumber, Switch};
@@ -44,6 +46,8 @@ pub struct Door<S> {
     config: Config,
     listening: Listening,
     lending: Lending,
+    /// Before the switch, whose clients they are.
+    engines: Engines,
     switch: S,
     /// By a number that is never used again.
     clients: HashMap<ClientNumber, Client>,
@@ -63,9 +67,22 @@ impl<S: Switch> Door<S> {
     /// The system's.
     pub fn open(config: Config, listening: Listening, switch: S) -> io::Result<Self> {
         let lending = Lending::start(config.limits.lent_per_user)?;
+        let engines = Engines::new(seating::options(&config))?;
         let (clients, next, paused) = (HashMap::new(), 1, None);
         let (leaving, predecessor) = (Leaving::Not, None);
-        Ok(Self { config, listening, lending, switch, clients, next, paused, leaving, predecessor })
+        let it = Self {
+            config,
+            listening,
+            lending,
+            engines,
+            switch,
+            clients,
+            next,
+            paused,
+            leaving,
+            predecessor,
+        };
+        Ok(it)
     }
 
     /// The same after another service, which goes on with its clients: their tags are nobody else's.
@@ -87,6 +104,10 @@ impl<S: Switch> Door<S> {
             let awake = self.sleep(end, watchdog)?;
             if awake.end {
                 return Ok(());
+            }
+            // Before those who hang up, as one does whose engine has just ended: the log says why.
+            for (client, why) in self.engines.take_ended() {
+                self.put_out(client, &why);
             }
             for client in awake.clients {
                 self.hear(client);
@@ -131,10 +152,11 @@ impl<S: Switch> Door<S> {
             PollTimeout::try_from(time).unwrap_or(PollTimeout::MAX)
         });
         let entry = |fd| PollFd::new(fd, PollFlags::POLLIN);
-        let mut entries = vec![entry(end), entry(self.lending.descriptor())];
+        let mut entries =
+            vec![entry(end), entry(self.lending.descriptor()), entry(self.engines.ended())];
         entries.extend(ended.map(entry));
         let callers = entries.len();
-        let lets_in = self.paused.is_none() && !self.is_leaving();
+        let lets_in = self.paused.is_none() && self.listens();
         if lets_in {
             entries.push(entry(self.listening.descriptor()));
         }
@@ -177,7 +199,12 @@ impl<S: Switch> Door<S> {
         let Ok(peer) = socket::peer(connection.as_fd()) else { return };
         let limits = self.config.limits;
         let same = self.clients.values().filter(|client| client.peer.user == peer.user).count();
-        let reason = if self.clients.len() >= limits.connections {
+        let reason = if is_own(&peer) {
+            // An engine's link: its client was counted.
+            None
+        } else if self.is_leaving() {
+            Some("another service takes this one's place at this moment: ask again".into())
+        } else if self.clients.len() >= limits.connections {
             Some(format!("all {} connections of this service are in use", limits.connections))
         } else if same >= limits.connections_per_user {
             Some(format!("user {} has {same} connections, and may have no more", peer.user))
@@ -219,6 +246,7 @@ impl<S: Switch> Door<S> {
             (Ok(Request::Lend(lend)), State::Greeted) => self.lend(number, lend),
             (Ok(Request::Attach(attach)), State::Greeted) => self.attach(number, attach),
             (Ok(Request::Replace), State::Greeted) => self.replace(number),
+            (Ok(Request::Engine(engine)), State::Greeted) => self.seat(number, engine),
             (Ok(_), _) => self.refuse(number, "this is not the time for that message"),
             (Err(malformed), _) => self.refuse(number, &malformed.to_string()),
         }
@@ -311,9 +339,13 @@ impl<S: Switch> Door<S> {
 
     fn attach(&mut self, number: ClientNumber, attach: Attach) {
         let Some(client) = self.clients.get(&number) else { return };
-        let (user, process) = (client.peer.user, client.peer.process);
+        let process = client.peer.process;
         let tag = attach.node.destination_tag();
-        let checked = if self.config.attach.include(&client.peer) {
+        // An engine's link is its client's.
+        let owner = Some(&client.peer).filter(|peer| is_own(peer));
+        let owner = owner.and_then(|_| self.engines.user_of(attach.node));
+        let user = owner.unwrap_or(client.peer.user);
+        let checked = if owner.is_some() || self.config.attach.include(&client.peer) {
             self.check(&attach.interface, attach.ethertype, (tag, user))
         } else {
             Err(format!("user {user} may not attach, but {}", self.config.attach))
@@ -338,7 +370,7 @@ impl<S: Switch> Door<S> {
             Err(reason) => return self.refuse(number, &reason),
         };
         let Some(client) = self.clients.get_mut(&number) else { return };
-        client.state = State::Attached { tag };
+        client.state = State::Attached { tag, user };
         let descriptors = [given.memory.as_fd(), given.bell.as_fd()];
         if client.tell(&Answer::Attached(given.answer), &descriptors).is_err() {
             self.gone(number);
@@ -395,6 +427,7 @@ impl<S: Switch> Door<S> {
             State::Successor => {}
             State::Lent { .. } => self.lending.end(number),
             State::Attached { .. } => self.switch.detach(number),
+            State::Seated { .. } => self.engines.leave(number),
         }
     }
 
@@ -406,6 +439,11 @@ impl<S: Switch> Door<S> {
             self.refuse(number, "nothing was asked for in time");
         }
     }
+}
+
+/// This process itself: one of its engines' links.
+fn is_own(peer: &socket::Peer) -> bool {
+    u32::try_from(peer.process) == Ok(std::process::id())
 }
 
 /// What [`Door::sleep`] saw.

@@ -90,6 +90,49 @@ impl Drop for Service {
     }
 }
 
+/// A service that takes another's place, killed with this value.
+pub struct Successor {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Successor {
+    /// Starts it on the same host with the same configuration.
+    pub fn start(lab: &Lab, service: &Service) -> Self {
+        let path = service.socket();
+        let place = path.parent().expect("it is in a directory");
+        let log = place.join("log-of-the-next");
+        let child = Command::new("ip")
+            .args([
+                "netns",
+                "exec",
+                lab.name(0),
+                env!("CARGO_BIN_EXE_empd"),
+                "--replace",
+                "--config",
+            ])
+            .arg(place.join("empd.toml"))
+            .arg("--socket")
+            .arg(&path)
+            .stderr(fs::File::create(&log).expect("it is written"))
+            .spawn()
+            .expect("ip is installed");
+        Self { child, log }
+    }
+
+    /// It has said so.
+    pub fn listens(&self) -> bool {
+        fs::read_to_string(&self.log).unwrap_or_default().contains("listens at")
+    }
+}
+
+impl Drop for Successor {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 pub fn signal(process: u32, signal: libc::c_int) {
     // SAFETY: no pointers; the process is a child of this one that was not waited for.
     unsafe { libc::kill(process as libc::pid_t, signal) };

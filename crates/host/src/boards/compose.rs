@@ -29,7 +29,8 @@ impl Composition {
         let worker = |name, work| Some(Worker { name, work });
         match board {
             Board::Inline { guardian: false } => Self { habits, worker: None },
-            Board::Inline { guardian: true } => {
+            // Turns of the service's are not this process's; its own take what has come out of the ring, and write what found no room there.
+            Board::Inline { guardian: true } | Board::Daemon => {
                 Self { habits, worker: worker("emp-guardian", guardian::run) }
             }
             Board::Thread => {
@@ -59,5 +60,6 @@ mod tests {
         assert_eq!(of(Board::Inline { guardian: false }), (true, None));
         assert_eq!(of(Board::Inline { guardian: true }), (true, Some("emp-guardian")));
         assert_eq!(of(Board::Thread), (false, Some("emp-board")));
+        assert_eq!(of(Board::Daemon), (true, Some("emp-guardian")));
     }
 }

@@ -75,6 +75,9 @@ pub(crate) const fn describe(error: PostError) -> &'static str {
         PostError::TooManyEndpoints => "too many endpoints are open already",
         PostError::TooManyRegions => "too many regions are exported already",
         PostError::Unsupported => "the operator is not defined for these operands",
+        PostError::NotOnBoard => {
+            "regions, puts, gets and atomics are not done by the daemon board: start the node on another"
+        }
     }
 }
 

@@ -31,6 +31,8 @@ struct Queue {
 pub(crate) struct Queues {
     slots: Slab<Queue>,
     by_number: HashMap<u16, QueueKey>,
+    /// The queue of endpoints that have none of their own.
+    common: Option<QueueKey>,
     last_serial: u32,
     /// Notifications that were taken out, or thrown away, since this was last asked.
     taken: usize,
@@ -53,6 +55,23 @@ impl Queues {
 
     /// A queue for an endpoint that is being opened.
     pub(crate) fn open(&mut self, number: u16) -> QueueKey {
+        let key = self.add();
+        self.by_number.insert(number, key);
+        key
+    }
+
+    /// The queue of all endpoints that have none of their own. All notices of theirs go there, too.
+    pub(crate) fn common(&mut self) -> QueueKey {
+        if let Some(key) = self.common {
+            return key;
+        }
+        let key = self.add();
+        self.common = Some(key);
+        self.want_notices(key, true);
+        key
+    }
+
+    fn add(&mut self) -> QueueKey {
         self.last_serial = self.last_serial.wrapping_add(1);
         let serial = self.last_serial;
         let slot = self.slots.insert(Queue {
@@ -62,9 +81,7 @@ impl Queues {
             notified: false,
             undelivered: false,
         });
-        let key = QueueKey { slot: slot as u32, serial };
-        self.by_number.insert(number, key);
-        key
+        QueueKey { slot: slot as u32, serial }
     }
 
     /// Removes the queue of an endpoint that is being closed, with what is in it.
@@ -103,7 +120,7 @@ impl Queues {
 
     /// The queue of an open endpoint, if it wants notices of this kind.
     pub(crate) fn wanting_notices(&mut self, number: u16, kind: OpKind) -> Option<QueueKey> {
-        let key = *self.by_number.get(&number)?;
+        let key = self.by_number.get(&number).copied().or(self.common)?;
         let queue = self.find(key)?;
         let wanted = if kind == OpKind::Notified { queue.notified } else { queue.undelivered };
         wanted.then_some(key)

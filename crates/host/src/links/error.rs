@@ -41,6 +41,9 @@ pub enum BuildError {
     /// The identity is [`NodeId::ANY`], which stands for all nodes.
     #[error("a node cannot have the identity {}", NodeId::ANY)]
     Identity,
+    /// The daemon board was asked for, and the service gives no engine.
+    #[error("no engine is to be had of empd: {0}")]
+    Engine(String),
     /// The system refused something that a node needs (descriptors, a thread, randomness).
     #[error("{what}: {source}")]
     System {

@@ -49,6 +49,13 @@ impl PollSet {
         Self(std::iter::once(bell.fd()).chain(links.iter().copied()).map(entry).collect())
     }
 
+    /// The same with others' descriptors beside those of the links.
+    pub(crate) fn with(mut self, others: &[RawFd]) -> Self {
+        let entry = |fd: &RawFd| libc::pollfd { fd: *fd, events: libc::POLLIN, revents: 0 };
+        self.0.extend(others.iter().map(entry));
+        self
+    }
+
     /// Sleeps until a descriptor is readable or the time has passed. `None`: no limit.
     pub(crate) fn sleep(&mut self, timeout: Option<Duration>) -> Woken {
         let limit = timeout.map(|timeout| libc::timespec {

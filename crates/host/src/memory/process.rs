@@ -115,7 +115,7 @@ impl ProcessMemory {
 
 /// True if the segment's address is no pointer.
 #[inline]
-const fn is_apart(segment: Segment) -> bool {
+pub(crate) const fn is_apart(segment: Segment) -> bool {
     segment.address >> 62 != 0
 }
 

@@ -1,6 +1,7 @@
 //! Nodes: started, found, closed.
 
 pub(crate) mod closing;
+pub(crate) mod elsewhere;
 pub(crate) mod find;
 pub(crate) mod handle;
 pub(crate) mod start;

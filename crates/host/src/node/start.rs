@@ -8,7 +8,7 @@ use emp_firmware::{Config, Firmware, Integrity, Profile};
 use emp_link::{CaptureFile, Link};
 use emp_wire::{Epoch, NodeId};
 
-use crate::boards::seat::{Parts, Seat};
+use crate::boards::seat::{Engine, Parts, Seat};
 use crate::choices::{Board, StateFile, WaitMode};
 use crate::links::capture;
 use crate::links::choice::{self, Choice};
@@ -33,24 +33,25 @@ const LINGER_DEFAULT: Duration = Duration::from_secs(1);
 /// Describes a node; [`start`](Self::start) starts it.
 #[must_use]
 pub struct NodeBuilder {
-    name: Option<String>,
-    node: Option<NodeId>,
-    epoch: Option<u32>,
-    seed: Option<u64>,
-    profile: Profile,
-    board: Board,
-    wait_mode: WaitMode,
-    linger: Duration,
-    links: Vec<ChosenLink>,
-    auto_links: Option<AutoLinks>,
-    paths: Paths,
-    relay: bool,
-    capture: Option<PathBuf>,
-    log: Option<Log>,
-    notices: Option<Log>,
-    alarms: Option<Log>,
-    patience_hint: Option<String>,
-    state: Option<StateFile>,
+    pub(super) name: Option<String>,
+    pub(super) node: Option<NodeId>,
+    pub(super) epoch: Option<u32>,
+    pub(super) seed: Option<u64>,
+    pub(super) profile: Profile,
+    pub(super) board: Board,
+    pub(super) wait_mode: WaitMode,
+    pub(super) linger: Duration,
+    pub(super) links: Vec<ChosenLink>,
+    pub(super) auto_links: Option<AutoLinks>,
+    pub(super) paths: Paths,
+    pub(super) relay: bool,
+    pub(super) capture: Option<PathBuf>,
+    pub(super) log: Option<Log>,
+    pub(super) notices: Option<Log>,
+    pub(super) alarms: Option<Log>,
+    pub(super) patience_hint: Option<String>,
+    pub(super) state: Option<StateFile>,
+    pub(super) service: Option<PathBuf>,
 }
 
 /// Whether a node uses several links to the same peer at once: those with rings for small and control frames, one that segments
@@ -87,6 +88,7 @@ impl Default for NodeBuilder {
             alarms: None,
             patience_hint: None,
             state: None,
+            service: None,
         }
     }
 }
@@ -245,6 +247,12 @@ impl NodeBuilder {
         self
     }
 
+    /// Where the service listens that has the engine of the daemon board. Default: what `EMP_SERVICE` says, else `/run/empd/socket`.
+    pub fn service(mut self, socket: impl Into<PathBuf>) -> Self {
+        self.service = Some(socket.into());
+        self
+    }
+
     /// Its name and identity: those that were given, the one from the other, or drawn.
     fn identity(&self) -> Result<(String, NodeId), BuildError> {
         Ok(match (&self.name, self.node) {
@@ -264,6 +272,9 @@ impl NodeBuilder {
         let (name, id) = self.identity()?;
         if id == NodeId::ANY {
             return Err(BuildError::Identity);
+        }
+        if self.board == Board::Daemon {
+            return self.start_elsewhere(name, id);
         }
         let mut journal = Journal::new(&name, self.log, self.notices);
         journal.set_alarms(self.alarms);
@@ -338,7 +349,8 @@ impl NodeBuilder {
         let identity =
             shown::identity((id, epoch, &name), self.board, patience.unwrap_or(u32::MAX));
         let shown = Shown::new(self.state, &identity, &mut journal);
-        let parts = Parts { firmware, links, memory, journal, news, shown, joining };
+        let engine = Engine::Here(Box::new(firmware));
+        let parts = Parts { engine, links, memory, journal, news, shown, joining };
         let seat = Seat::compose(parts, self.board, self.wait_mode)
             .map_err(|(what, source)| BuildError::System { what, source })?;
         let node = NodeInner {
@@ -362,6 +374,6 @@ fn captured_to(file: Option<PathBuf>, journal: &Journal) -> Option<CaptureFile> 
     opened.map_err(|problem| journal.say(Level::Error, &problem)).ok()
 }
 
-fn system_error(what: &'static str) -> impl Fn(std::io::Error) -> BuildError {
+pub(super) fn system_error(what: &'static str) -> impl Fn(std::io::Error) -> BuildError {
     move |source| BuildError::System { what, source }
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod address_space;
 pub(crate) mod alarms;
+pub(crate) mod desk;
 pub(crate) mod messages;
 pub(crate) mod one_sided;
 pub(crate) mod several;

@@ -32,26 +32,38 @@ impl Core {
     }
 
     /// How much there is to be delivered still.
-    pub(crate) fn left(&self) -> Left {
+    pub(crate) fn left(&mut self) -> Left {
+        let operations = self.unfinished();
+        if let Some(away) = &mut self.away {
+            let left = away.left();
+            let operations = operations + left.undelivered.len();
+            return Left { operations, frames: left.frames, refused: left.refused };
+        }
         let Some(firmware) = &self.firmware else { return Left::default() };
         let counters = firmware.counters();
         Left {
-            operations: self.unfinished() + firmware.undelivered().count(),
+            operations: operations + firmware.undelivered().count(),
             frames: counters.get(Counter::FramesSent),
             refused: counters.get(Counter::NotReadyReceived),
         }
     }
 
     /// All that was sent is delivered, and all operations have ended.
-    pub(crate) fn is_all_over(&self) -> bool {
-        self.is_drained() && self.unfinished() == 0
+    pub(crate) fn is_all_over(&mut self) -> bool {
+        self.unfinished() == 0
+            && match &mut self.away {
+                Some(away) => away.left().drained,
+                None => self.is_drained(),
+            }
     }
 
     /// What closing now cuts short.
     pub(crate) fn cut_short(&mut self) -> Result<(), CutShort> {
-        let Self { firmware, losses, .. } = self;
+        let Self { firmware, away, losses, .. } = self;
         let under_way = firmware.iter().flat_map(|firmware| firmware.undelivered());
         under_way.for_each(|node| losses.note_unacknowledged(node));
+        let elsewhere = away.iter_mut().flat_map(|away| away.left().undelivered);
+        elsewhere.for_each(|node| losses.note_unacknowledged(node));
         let (sends, undelivered) = (self.unfinished(), self.losses.total());
         if sends == 0 && undelivered == 0 {
             return Ok(());

@@ -15,6 +15,8 @@ use emp_link::Link;
 use emp_wire::{LinkAddress, NodeId};
 
 use crate::choices::WaitMode;
+use crate::daemon::Tell;
+use crate::daemon::remote::Remote;
 use crate::flying::predict::WaitTimes;
 use crate::flying::queues::Queues;
 use crate::flying::sleepers::Sleepers;
@@ -41,11 +43,19 @@ const TRANSMIT_ROUNDS: usize = 32;
 const FRAMES_MAX: usize = 64;
 
 /// Longest sleep if a link must be polled by hand or did not take all frames: neither wakes a sleeper.
-const POLL_BY_HAND: Span = Span::us(50);
+pub(super) const POLL_BY_HAND: Span = Span::us(50);
+
+/// Where a node's firmware is.
+pub(crate) enum Engine {
+    /// In this process.
+    Here(Box<Firmware>),
+    /// In the service, which gives it so many completions at most before it waits for the application.
+    Away(Box<Remote>, usize),
+}
 
 /// What a core is made of.
 pub(crate) struct Parts {
-    pub(crate) firmware: Firmware,
+    pub(crate) engine: Engine,
     pub(crate) links: Vec<Box<dyn Link>>,
     pub(crate) memory: ProcessMemory,
     pub(crate) journal: Journal,
@@ -56,8 +66,11 @@ pub(crate) struct Parts {
 
 /// Everything that the lock of a node protects.
 pub(crate) struct Core {
-    /// `None` once the node is closed. Declared first, so that it goes first: no buffer is freed under it.
+    /// `None` once the node is closed, and of a node whose firmware is elsewhere. Declared first, so that it goes first: no buffer is freed
+    /// under it.
     pub(crate) firmware: Option<Firmware>,
+    /// The firmware in the service, of the daemon board.
+    pub(crate) away: Option<Box<Remote>>,
     pub(crate) links: Vec<Box<dyn Link>>,
     pub(crate) outgoing: Outgoing,
     pub(crate) memory: ProcessMemory,
@@ -105,18 +118,26 @@ pub(crate) struct Core {
     /// What was lost and nobody was told of.
     pub(crate) losses: Losses,
     /// The counters of a closed node.
-    last_counters: Counters,
+    pub(super) last_counters: Counters,
 }
 
 impl Core {
     pub(crate) fn new(parts: Parts, wait_mode: WaitMode) -> Self {
-        let Parts { firmware, links, memory, journal, news, shown, joining } = parts;
+        let Parts { engine, links, memory, journal, news, shown, joining } = parts;
+        let (firmware, away, completions_max) = match engine {
+            Engine::Here(firmware) => {
+                let completions_max = firmware.profile().completions_max();
+                (Some(*firmware), None, completions_max)
+            }
+            Engine::Away(remote, completions_max) => (None, Some(remote), completions_max),
+        };
         let poll_by_hand = links.iter().any(|link| link.readiness().is_none());
         let kinds: Vec<_> = links.iter().map(|link| link.capabilities().clone()).collect();
         let frame_bytes_max = kinds.iter().map(|link| link.frame_bytes_max).max().unwrap_or(0);
-        let queues = Queues::new(firmware.profile().completions_max());
+        let queues = Queues::new(completions_max);
         Self {
-            firmware: Some(firmware),
+            firmware,
+            away,
             links,
             outgoing: Outgoing::new(frame_bytes_max),
             memory,
@@ -184,7 +205,7 @@ impl Core {
     fn receive(&mut self, now: Time) -> bool {
         let Self { firmware: Some(firmware), links, memory, seldom, queues, emptied_at, .. } = self
         else {
-            return false;
+            return self.receive_away();
         };
         firmware.set_unread(queues.held());
         let unseen = Unseen::for_at_most(now.since(*emptied_at));
@@ -319,12 +340,22 @@ impl Core {
         wanted: Selector,
         claim: bool,
     ) -> Option<ProbeInfo> {
-        self.firmware.as_mut()?.probe(number, wanted, claim)
+        match &mut self.firmware {
+            Some(firmware) => firmware.probe(number, wanted, claim),
+            None => {
+                let found = self.away.as_mut()?.probe(number, wanted, claim);
+                self.deliver_away();
+                found
+            }
+        }
     }
 
     /// Frames down: from the firmware to the links, until there are none or a link is full.
     #[inline]
     pub(crate) fn transmit(&mut self, now: Time) {
+        if self.firmware.is_none() {
+            return self.transmit_away();
+        }
         let nothing = |firmware: &Firmware| !firmware.has_transmit(now);
         if self.outgoing.is_done() && self.firmware().is_none_or(nothing) {
             (self.dirty, self.timer_moved) = (false, true);
@@ -363,7 +394,7 @@ impl Core {
     /// When a turn must be made though nothing has arrived. `Time::NEVER`: not before something arrives.
     pub(crate) fn next_turn(&mut self, now: Time) -> Time {
         if self.firmware.is_none() {
-            return Time::NEVER;
+            return self.next_turn_away(now);
         }
         // What waited for the program's answer may have become a frame by that.
         if self.catch_up(now) && self.firmware.as_mut().is_some_and(|f| f.has_transmit(now)) {
@@ -394,7 +425,8 @@ impl Core {
     /// The links' descriptors, valid as long as this core.
     pub(crate) fn descriptors(&self) -> Vec<RawFd> {
         let links = self.links.iter().filter_map(|link| Some(link.readiness()?.as_raw_fd()));
-        links.chain(self.joining.as_ref().map(|joining| joining.descriptor())).collect()
+        let joining = self.joining.as_ref().map(|joining| joining.descriptor());
+        links.chain(self.away.iter().map(|away| away.descriptor())).chain(joining).collect()
     }
 
     /// Counts of the firmware, also after it was closed.
@@ -416,20 +448,22 @@ impl Core {
     pub(crate) fn note_hint(&mut self, node: NodeId, link: LinkIndex, address: LinkAddress) {
         if let Some(firmware) = self.firmware_mut() {
             firmware.hint(node, link, address);
+        } else if let Some(away) = &mut self.away {
+            away.tell(Tell::Hint(node, link, address));
         }
         self.directory.hint(node, link, address);
     }
 
     /// True once [`close`](Self::close) was called.
     #[inline]
-    pub(crate) const fn is_closed(&self) -> bool {
-        self.firmware.is_none()
+    pub(crate) fn is_closed(&self) -> bool {
+        self.firmware.is_none() && self.away.as_ref().is_none_or(|away| away.is_over())
     }
 
     /// Says goodbye and ends the firmware. Everything in flight ends with [`Status::EndpointClosed`].
     pub(crate) fn close(&mut self, now: Time) {
         self.catch_up(now);
-        let Some(firmware) = &mut self.firmware else { return };
+        let Some(firmware) = &mut self.firmware else { return self.close_away() };
         firmware.close(now);
         self.transmit(now);
         self.outgoing.forget();
@@ -437,6 +471,11 @@ impl Core {
         self.last_counters = self.counters();
         self.firmware = None;
         self.shown = None;
+        self.end_all();
+    }
+
+    /// No firmware is left: all that is under way ends, and so do all waits.
+    pub(super) fn end_all(&mut self) {
         for completion in self.requests.in_flight(Status::EndpointClosed) {
             self.complete(completion);
         }

@@ -75,19 +75,24 @@ impl Core {
         }
         let mut happened = false;
         while let Some(event) = self.firmware.as_mut().and_then(Firmware::poll_event) {
-            self.tell(&event);
-            self.directory.note(&event);
-            if self.events.len() == EVENTS_MAX {
-                self.events.pop_front();
-            }
-            self.events.push_back(event);
-            self.events_told.fetch_add(1, Ordering::Release);
-            self.sleepers.event();
+            self.happened(event);
             happened = true;
         }
         if happened {
             self.show_news();
         }
+    }
+
+    /// Something happened to a peer: it is said, and kept for the application.
+    pub(super) fn happened(&mut self, event: NodeEvent) {
+        self.tell(&event);
+        self.directory.note(&event);
+        if self.events.len() == EVENTS_MAX {
+            self.events.pop_front();
+        }
+        self.events.push_back(event);
+        self.events_told.fetch_add(1, Ordering::Release);
+        self.sleepers.event();
     }
 
     /// Says aloud what happened to a peer, before the directory learns of it.

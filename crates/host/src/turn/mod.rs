@@ -1,5 +1,6 @@
 //! One turn of a node's work: the firmware between its links and its host.
 
+pub(crate) mod away;
 pub(crate) mod closing;
 pub(crate) mod core;
 pub(crate) mod ends;

@@ -101,7 +101,8 @@ macro_rules! departs {
                 state: State,
                 leaving: (bool, bool),
             ) -> Result<(Begun, Time), PostError> {
-                let begun = core.post_departing(Departing::$kind(self), state, leaving)?;
+                // SAFETY: as the caller promises.
+                let begun = unsafe { core.post_departing(Departing::$kind(self), state, leaving) }?;
                 Ok((begun, core.last_post))
             }
         }
@@ -122,6 +123,10 @@ impl Post for ReceiveDescriptor {
         state: State,
         _: (bool, bool),
     ) -> Result<(Begun, Time), PostError> {
+        if core.away.is_some() {
+            // SAFETY: as the caller promises.
+            return unsafe { core.post_receive_away(self, None, state) };
+        }
         let now = core.receive_post_time(&self.selector);
         let key = core.insert(state, |firmware, memory, context| {
             self.context = context;
@@ -142,6 +147,10 @@ impl Post for MultiReceive {
         _: (bool, bool),
     ) -> Result<(Begun, Time), PostError> {
         let Self(mut receive, least_free) = self;
+        if core.away.is_some() {
+            // SAFETY: as the caller promises.
+            return unsafe { core.post_receive_away(receive, Some(least_free), state) };
+        }
         let now = core.receive_post_time(&receive.selector);
         let key = core.insert(state, |firmware, memory, context| {
             receive.context = context;
@@ -199,7 +208,7 @@ impl Core {
         state: State,
         post: impl FnOnce(&mut Firmware, &mut ProcessMemory, u64) -> Result<OpId, PostError>,
     ) -> Result<SlotKey, PostError> {
-        let Some(firmware) = &mut self.firmware else { return Err(PostError::Closing) };
+        let Some(firmware) = &mut self.firmware else { return Err(self.refusal()) };
         if matches!(state, State::Raw { .. }) && self.queues.is_full() {
             return Err(PostError::Busy);
         }
@@ -208,8 +217,12 @@ impl Core {
     }
 
     /// Posts what may leave within its post; `last_post` is its time then.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Post::post`].
     #[inline(always)]
-    fn post_departing(
+    unsafe fn post_departing(
         &mut self,
         posted: Departing,
         state: State,
@@ -222,7 +235,11 @@ impl Core {
         let timed = posted.bytes() > single || posted.fetches();
         let last = if timed { self.post_time(more) } else { self.last_turn.max(self.last_post) };
         let Self { firmware: Some(firmware), outgoing, memory, links, seldom, .. } = self else {
-            return Err(PostError::Closing);
+            return match posted {
+                // SAFETY: as the caller promises.
+                Departing::Send(send) => unsafe { self.post_send_away(&send, state, more) },
+                Departing::Put(_) | Departing::Atomic(_) => Err(self.refusal()),
+            };
         };
         if matches!(state, State::Raw { .. }) && self.queues.is_full() {
             return Err(PostError::Busy);

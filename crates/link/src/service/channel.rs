@@ -290,6 +290,33 @@ impl Channel {
         Ok(pushed)
     }
 
+    /// Writes a record of a channel that carries no frames: what its mark means is for both ends to know. False: there is no room now.
+    ///
+    /// # Errors
+    ///
+    /// As for [`push`](Self::push).
+    ///
+    /// # Panics
+    ///
+    /// If the parts have no bytes at all.
+    #[inline]
+    pub fn write(&mut self, mark: u32, parts: &[&[u8]]) -> Result<bool, Broken> {
+        let bytes = parts.iter().map(|part| part.len()).sum();
+        let pushed = self.rings.producer.push_marked(mark, bytes, parts.iter().copied())?;
+        self.wrote |= pushed;
+        Ok(pushed)
+    }
+
+    /// Reads such a record into `buffer`, of at least [`RECORD_BYTES_MAX`] bytes: its mark and its length.
+    ///
+    /// # Errors
+    ///
+    /// If there is none that can be.
+    #[inline]
+    pub fn read(&mut self, buffer: &mut [u8]) -> Result<Option<(u32, usize)>, Broken> {
+        Ok(self.rings.consumer.pop_marked(buffer)?)
+    }
+
     /// Reads the next record into `buffer`, of at least [`RECORD_BYTES_MAX`] bytes.
     ///
     /// # Errors
@@ -329,12 +356,7 @@ impl Channel {
             if left.is_zero() {
                 return Ok(None);
             }
-            self.settle();
-            if !self.arm() {
-                system::poll(self.bell.as_fd(), Some(left));
-            }
-            self.disarm();
-            if self.listen()? == Heard::Gone {
+            if self.nap(left)? == Heard::Gone {
                 return Ok(None);
             }
         }
@@ -410,6 +432,20 @@ impl Channel {
         // No room: who has that many to take is awake. Gone: the bell's other side says so.
         let _ = socket::send(self.bell.as_fd(), &BELL, &[]);
         true
+    }
+
+    /// Sleeps until the other end writes or rings, or the time has passed.
+    ///
+    /// # Errors
+    ///
+    /// As for [`listen`](Self::listen).
+    pub fn nap(&self, limit: Duration) -> Result<Heard, Broken> {
+        self.settle();
+        if !self.arm() {
+            system::poll(self.bell.as_fd(), Some(limit));
+        }
+        self.disarm();
+        self.listen()
     }
 
     /// Takes what came by the bell.

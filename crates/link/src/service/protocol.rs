@@ -5,10 +5,12 @@
 //! given is given for as long as the connection is open. Each message begins with its kind; what is not one of this version, has
 //! another length, or names what can't be is no message ([`Malformed`]).
 
+mod engine;
 mod fields;
 
 use emp_wire::NodeId;
 
+pub use engine::{Engine, NAME_LINE_BYTES, Seated};
 use fields::{Fields, Writer};
 
 /// Version of these messages and of what they hand over. Another one's are refused, which both sides say with their versions.
@@ -33,11 +35,13 @@ const HELLO: u8 = 1;
 const LEND: u8 = 2;
 const ATTACH: u8 = 3;
 const REPLACE: u8 = 4;
+const ENGINE: u8 = 5;
 const WELCOME: u8 = 0x81;
 const LENT: u8 = 0x82;
 const ATTACHED: u8 = 0x83;
 const HELD: u8 = 0x84;
 const HANDED: u8 = 0x85;
+const SEATED: u8 = 0x86;
 const REFUSED: u8 = 0xff;
 
 /// Bytes that are no message of this version.
@@ -177,6 +181,7 @@ pub enum Request {
     Attach(Attach),
     /// Asks the service to let the asker take new clients in its place: of the same user, or root. Answered with [`Held`] and [`Handed`].
     Replace,
+    Engine(Engine),
 }
 
 /// What the service says.
@@ -188,6 +193,7 @@ pub enum Answer {
     Attached(Attached),
     Held(Held),
     Handed(Handed),
+    Seated(Seated),
     Refused(Refused),
 }
 
@@ -222,6 +228,7 @@ impl Request {
                 token: fields.long()?,
             }),
             REPLACE => Self::Replace,
+            ENGINE => Self::Engine(Engine::parse(&mut fields)?),
             kind => return Err(Malformed::Kind(kind)),
         };
         fields.end()?;
@@ -247,6 +254,7 @@ impl Request {
                 .bytes(&node.0.to_be_bytes())
                 .bytes(&token.to_be_bytes()),
             Self::Replace => Writer::new(REPLACE),
+            Self::Engine(engine) => engine.emit(Writer::new(ENGINE)),
         }
         .0
     }
@@ -286,6 +294,7 @@ impl Answer {
             }),
             HELD => Self::Held(Held { holdings: fields.holdings()? }),
             HANDED => Self::Handed(Handed { own: fields.truth()? }),
+            SEATED => Self::Seated(Seated { memory_bytes: fields.word()? }),
             REFUSED => Self::Refused(Refused { reason: fields.line()? }),
             kind => return Err(Malformed::Kind(kind)),
         };
@@ -317,6 +326,9 @@ impl Answer {
                 })
             }
             Self::Handed(Handed { own }) => Writer::new(HANDED).bytes(&[u8::from(*own)]),
+            Self::Seated(Seated { memory_bytes }) => {
+                Writer::new(SEATED).bytes(&memory_bytes.to_be_bytes())
+            }
             Self::Refused(Refused { reason }) => Writer::new(REFUSED).line(reason),
         }
         .0

@@ -76,7 +76,7 @@ impl Seat {
                     return true;
                 }
             }
-            let (core, now) = (self.lock(), clock::now());
+            let (mut core, now) = (self.lock(), clock::now());
             let left = core.left();
             if left.operations < before.operations {
                 ended = now;

@@ -5,6 +5,7 @@
 //! elsewhere can take the place of the one in this process. Each call is one visit: it is made with the node's lock held once.
 
 mod closing;
+mod desk;
 mod node;
 mod queues;
 mod regions;
@@ -25,7 +26,7 @@ use crate::machine::signals;
 use crate::turn::core::Core;
 
 pub(crate) use self::queues::RawBegun;
-pub(crate) use crate::turn::core::Parts;
+pub(crate) use crate::turn::core::{Engine, Parts};
 pub(crate) use crate::turn::posts::{MultiReceive, Post};
 
 /// True if the same post may be accepted after some progress.
@@ -95,6 +96,15 @@ impl Seat {
         let answer = ask(core.firmware_mut()?, now);
         self.shared.posted(&mut core, now);
         Some(answer)
+    }
+
+    /// After a question to a firmware that is elsewhere: what came with the answer goes to those who wait for it.
+    #[inline]
+    fn asked_away(&self, core: &mut Locked<'_>) {
+        if core.away.is_some() {
+            let now = core.now();
+            self.shared.posted(core, now);
+        }
     }
 
     /// Makes what progress there is to be made, if that is the callers' work.

@@ -13,6 +13,7 @@ use emp_wire::{LinkAddress, NodeId};
 
 use crate::boards::seat::Seat;
 use crate::boards::wait::wait_for;
+use crate::daemon::{Facts, Tell};
 use crate::flying::sleepers::Interest;
 use crate::machine::clock;
 use crate::told::counters::HostCounters;
@@ -31,6 +32,11 @@ impl Seat {
         self.lock().firmware().map_or(closed, fact)
     }
 
+    /// A fact of a firmware that is elsewhere.
+    fn away_fact(&self, fact: impl FnOnce(&Facts) -> u64) -> Option<usize> {
+        self.lock().away.as_ref().map(|away| fact(away.facts()) as usize)
+    }
+
     /// The paths to a node that are used now.
     pub(crate) fn paths(&self, node: NodeId) -> Vec<PathInUse> {
         self.fact(|firmware| firmware.paths(node).to_vec(), Vec::new())
@@ -43,17 +49,25 @@ impl Seat {
 
     /// Slots of the firmware's pool that are free, and all of them.
     pub(crate) fn pool_slots(&self) -> (usize, usize) {
-        self.fact(Firmware::pool_slots, (0, 0))
+        let mut core = self.lock();
+        let slots = match &mut core.away {
+            Some(away) => away.pool_slots(),
+            None => core.firmware().map_or((0, 0), Firmware::pool_slots),
+        };
+        self.asked_away(&mut core);
+        slots
     }
 
     /// Longest message that is copied.
     pub(crate) fn buffered_bytes_max(&self) -> usize {
-        self.fact(Firmware::buffered_bytes_max, 0)
+        let away = self.away_fact(|facts| facts.buffered_bytes_max);
+        away.unwrap_or_else(|| self.fact(Firmware::buffered_bytes_max, 0))
     }
 
     /// Longest message that fits one frame to any peer.
     pub(crate) fn single_frame_bytes_max(&self) -> usize {
-        self.fact(Firmware::single_frame_bytes_max, 0)
+        let away = self.away_fact(|facts| facts.single_frame_bytes_max);
+        away.unwrap_or_else(|| self.fact(Firmware::single_frame_bytes_max, 0))
     }
 
     /// Most bytes of operands of an atomic operation.
@@ -63,7 +77,11 @@ impl Seat {
 
     /// Changes how many frames one acknowledgement covers.
     pub(crate) fn set_collection(&self, frames: u32) {
-        if let Some(firmware) = self.lock().firmware_mut() {
+        let mut core = self.lock();
+        if let Some(away) = &mut core.away {
+            away.tell(Tell::Collection(frames));
+            away.flush();
+        } else if let Some(firmware) = core.firmware_mut() {
             firmware.set_collection(frames);
         }
     }
@@ -81,7 +99,13 @@ impl Seat {
 
     /// What the firmware has counted.
     pub(crate) fn counters(&self) -> Counters {
-        self.lock().counters()
+        let mut core = self.lock();
+        let counters = match &mut core.away {
+            Some(away) => away.counters(),
+            None => core.counters(),
+        };
+        self.asked_away(&mut core);
+        counters
     }
 
     /// What the host has counted.
@@ -130,7 +154,7 @@ impl Seat {
     /// Learns where a node may be, if that link is there.
     pub(crate) fn note_hint(&self, node: NodeId, link: LinkIndex, address: LinkAddress) {
         let mut core = self.lock();
-        if usize::from(link.0) < core.links.len() {
+        if usize::from(link.0) < core.links.len() || core.away.is_some() {
             core.note_hint(node, link, address);
         }
     }
@@ -187,7 +211,10 @@ impl Seat {
             let due = questions.iter().filter(|(_, to)| beyond || *to != LinkAddress::BEYOND);
             for (link, address) in due {
                 for node in wanted {
-                    core.firmware_mut()?.resolve(now, *link, *address, *node);
+                    match &mut core.away {
+                        Some(away) => away.tell(Tell::Resolve(*node, *link, *address)),
+                        None => core.firmware_mut()?.resolve(now, *link, *address, *node),
+                    }
                 }
             }
             self.shared.posted(&mut core, now);

@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use emp_firmware::{ClaimId, Completion, OpId, PostError, ProbeInfo, Selector};
 
+use crate::boards::lock::Locked;
 use crate::boards::seat::requests::begin;
 use crate::boards::seat::{Post, Seat};
 use crate::boards::wait::wait_for;
+use crate::daemon::Tell;
 use crate::flying::alarm::Alarm;
 use crate::flying::queues::QueueKey;
 use crate::flying::sleepers::Interest;
@@ -31,8 +33,10 @@ impl Seat {
         if core.queues.is_open(number) {
             return Ok(None);
         }
-        let firmware = core.firmware_mut().ok_or(PostError::Closing)?;
-        firmware.open_endpoint(number)?;
+        match &mut core.away {
+            Some(away) => away.open_endpoint(number)?,
+            None => core.firmware_mut().ok_or(PostError::Closing)?.open_endpoint(number)?,
+        }
         Ok(Some(core.queues.open(number)))
     }
 
@@ -41,6 +45,9 @@ impl Seat {
         let Some(mut core) = self.shared.lock_to_drop() else { return };
         core.queues.close(number);
         let now = core.now();
+        if core.away.is_some() {
+            return self.close_away(&mut core, number, []);
+        }
         if let Some(firmware) = core.firmware_mut() {
             firmware.close_endpoint(now, number);
             self.shared.posted(&mut core, now);
@@ -49,10 +56,30 @@ impl Seat {
 
     /// Closes an endpoint in the firmware, and ends these operations of it.
     pub(crate) fn close_and_end(&self, number: u16, operations: impl IntoIterator<Item = OpId>) {
+        let mut core = self.lock();
+        if core.away.is_some() {
+            return self.close_away(&mut core, number, operations);
+        }
+        drop(core);
         self.ask(|firmware, now| {
             firmware.close_endpoint(now, number);
             operations.into_iter().for_each(|op| firmware.abort(now, op));
         });
+    }
+
+    /// The same, of the daemon board.
+    fn close_away(
+        &self,
+        core: &mut Locked<'_>,
+        number: u16,
+        operations: impl IntoIterator<Item = OpId>,
+    ) {
+        let now = core.now();
+        if let Some(away) = &mut core.away {
+            away.close_endpoint(number);
+            operations.into_iter().for_each(|op| away.tell(Tell::Abort(op.to_bits())));
+        }
+        self.shared.posted(core, now);
     }
 
     /// Posts an operation whose end goes to a queue, with this context.
@@ -108,7 +135,7 @@ impl Seat {
 
     /// Tries to cancel an operation. False: too late.
     pub(crate) fn cancel_raw(&self, op: OpId) -> bool {
-        self.ask(|firmware, now| firmware.cancel(now, op)).unwrap_or(false)
+        self.cancel_op(&mut self.lock(), op)
     }
 
     /// Takes out of a queue what has ended, as much as fits. Makes progress if there is nothing.
@@ -257,7 +284,9 @@ impl Seat {
         if turn {
             self.shared.turn_now(&mut core);
         }
-        core.probe(number, selector, claim)
+        let found = core.probe(number, selector, claim);
+        self.asked_away(&mut core);
+        found
     }
 
     /// Looks for such a message until there is one.
@@ -275,16 +304,22 @@ impl Seat {
     /// The same where the claim is dropped.
     pub(crate) fn discard_dropped(&self, claim: ClaimId) {
         let Some(mut core) = self.shared.lock_to_drop() else { return };
+        self.discard_now(&mut core, claim);
+    }
+
+    fn discard_now(&self, core: &mut Locked<'_>, claim: ClaimId) {
         let now = core.now();
-        if let Some(firmware) = core.firmware_mut() {
+        if let Some(away) = &mut core.away {
+            away.discard(claim);
+        } else if let Some(firmware) = core.firmware_mut() {
             firmware.discard(now, claim);
-            self.shared.posted(&mut core, now);
         }
+        self.shared.posted(core, now);
     }
 
     /// Gives up a message that was set aside.
     pub(crate) fn discard(&self, claim: ClaimId) {
-        self.ask(|firmware, now| firmware.discard(now, claim));
+        self.discard_now(&mut self.lock(), claim);
     }
 }
 

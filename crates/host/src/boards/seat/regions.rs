@@ -29,7 +29,8 @@ impl Seat {
         number: u16,
     ) -> Result<RegionId, PostError> {
         let mut core = self.lock();
-        let firmware = core.firmware_mut().ok_or(PostError::Closing)?;
+        let refusal = core.refusal();
+        let firmware = core.firmware_mut().ok_or(refusal)?;
         firmware.export_region(key, memory, rights, number)
     }
 
@@ -68,10 +69,11 @@ impl Seat {
         number: u16,
     ) -> Result<(RegionId, Window), PostError> {
         let mut core = self.lock();
+        let refusal = core.refusal();
         let (slot, known_as) = core.memory.windows.open(memory).ok_or(PostError::TooManyRegions)?;
         let exported = match core.firmware_mut() {
             Some(firmware) => firmware.export_region(key, known_as, Rights::REMOTE_WRITE, number),
-            None => Err(PostError::Closing),
+            None => Err(refusal),
         };
         match exported {
             Ok(region) => Ok((region, Window { slot, key: region.key })),

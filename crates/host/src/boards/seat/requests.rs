@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use emp_firmware::{Completion, OpKind, PostError, Time};
+use emp_firmware::{Completion, OpId, OpKind, PostError, Time};
 
 use crate::boards::lock::{Locked, Shared};
 use crate::boards::seat::{Post, Seat, is_temporary};
 use crate::boards::wait::wait_for;
+use crate::daemon::Tell;
 use crate::flying::sleepers::Interest;
 use crate::flying::slots::{Begun, SlotKey, State};
 
@@ -89,10 +90,18 @@ impl Seat {
     /// Tries to cancel an operation. False: too late.
     pub(crate) fn cancel(&self, key: SlotKey) -> bool {
         let mut core = self.lock();
-        let now = core.now();
         let op = core.requests.op(key);
-        let cancelled = core.firmware_mut().is_some_and(|firmware| firmware.cancel(now, op));
-        self.shared.posted(&mut core, now);
+        self.cancel_op(&mut core, op)
+    }
+
+    /// The same, by the firmware's name of it.
+    pub(super) fn cancel_op(&self, core: &mut Locked<'_>, op: OpId) -> bool {
+        let now = core.now();
+        let cancelled = match &mut core.away {
+            Some(away) => away.cancel(op),
+            None => core.firmware_mut().is_some_and(|firmware| firmware.cancel(now, op)),
+        };
+        self.shared.posted(core, now);
         cancelled
     }
 
@@ -109,7 +118,9 @@ impl Seat {
                 // A send goes on: its message was promised. A receive would take a message from others.
                 if op.kind() == OpKind::Receive {
                     let now = core.now();
-                    if let Some(firmware) = core.firmware_mut() {
+                    if let Some(away) = &mut core.away {
+                        away.tell(Tell::Cancel(op.to_bits()));
+                    } else if let Some(firmware) = core.firmware_mut() {
                         firmware.cancel(now, op);
                     }
                     self.shared.posted(&mut core, now);

@@ -44,6 +44,7 @@ pub(crate) fn identity(
             Board::Inline { guardian: true } => "inline",
             Board::Inline { guardian: false } => "unguarded",
             Board::Thread => "thread",
+            Board::Daemon => "daemon",
         }),
         ..Identity::default()
     }

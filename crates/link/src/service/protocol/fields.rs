@@ -75,6 +75,14 @@ impl<'a> Fields<'a> {
         Ok(name.iter().copied().map(char::from).collect())
     }
 
+    /// The same, or nothing but zeros.
+    pub(super) fn optional_name(&mut self) -> Result<String, Malformed> {
+        if self.rest.starts_with(&[0; NAME_BYTES]) {
+            return self.take::<NAME_BYTES>().map(|_| String::new());
+        }
+        self.name()
+    }
+
     /// All the rest as a line of text.
     pub(super) fn line(&mut self) -> Result<String, Malformed> {
         let bytes = std::mem::take(&mut self.rest);

@@ -1,0 +1,138 @@
+//! What a program has posted at an engine elsewhere and has not heard the end of.
+
+use emp_firmware::{OpId, OpKind, SegmentList};
+
+/// One operation.
+pub(super) struct Flight {
+    /// Of the program's slot.
+    pub(super) context: u64,
+    /// The endpoint that it was posted at.
+    pub(super) endpoint: u16,
+    /// What it counts of what the service keeps.
+    pub(super) bytes: u64,
+    /// Where received bytes go; of a send, nothing.
+    pub(super) into: Option<SegmentList>,
+    /// It has ended for the program, and counts until the service has said so.
+    pub(super) given_up: bool,
+}
+
+#[derive(Default)]
+struct Place {
+    generation: u32,
+    flight: Option<Flight>,
+}
+
+/// The operations, by place.
+#[derive(Default)]
+pub(super) struct Flights {
+    places: Vec<Place>,
+    free: Vec<u32>,
+    sends: u64,
+    receives: u64,
+    bytes: u64,
+}
+
+impl Flights {
+    /// Keeps an operation, and names it.
+    pub(super) fn add(&mut self, kind: OpKind, flight: Flight) -> OpId {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.places.push(Place::default());
+            (self.places.len() - 1) as u32
+        });
+        *self.count(kind) += 1;
+        self.bytes += flight.bytes;
+        let place = &mut self.places[index as usize];
+        place.flight = Some(flight);
+        OpId::elsewhere(kind, index, place.generation)
+    }
+
+    fn count(&mut self, kind: OpKind) -> &mut u64 {
+        if kind == OpKind::Send { &mut self.sends } else { &mut self.receives }
+    }
+
+    fn index(&self, op: OpId) -> Option<usize> {
+        let index = op.place() as usize;
+        let place = self.places.get(index)?;
+        let flight = place.flight.as_ref()?;
+        let receives = flight.into.is_some();
+        let same = OpId::elsewhere(op.kind(), op.place(), place.generation) == op;
+        (same && receives == (op.kind() == OpKind::Receive)).then_some(index)
+    }
+
+    /// An operation that has not ended.
+    pub(super) fn get(&self, op: OpId) -> Option<&Flight> {
+        self.places[self.index(op)?].flight.as_ref()
+    }
+
+    /// Forgets an operation.
+    pub(super) fn end(&mut self, op: OpId) -> Option<Flight> {
+        let index = self.index(op)?;
+        let place = &mut self.places[index];
+        let flight = place.flight.take()?;
+        place.generation = place.generation.wrapping_add(1);
+        self.free.push(index as u32);
+        self.bytes -= flight.bytes;
+        *self.count(op.kind()) -= 1;
+        Some(flight)
+    }
+
+    /// Gives up the receives that were posted at an endpoint: their memory is not named any more. Their contexts, and what they are called.
+    pub(super) fn give_up(&mut self, endpoint: u16) -> Vec<(OpId, u64)> {
+        let mut given_up = Vec::new();
+        for (index, place) in self.places.iter_mut().enumerate() {
+            let Some(flight) = &mut place.flight else { continue };
+            if flight.into.is_some() && flight.endpoint == endpoint && !flight.given_up {
+                flight.given_up = true;
+                flight.into = Some(SegmentList::empty());
+                let op = OpId::elsewhere(OpKind::Receive, index as u32, place.generation);
+                given_up.push((op, flight.context));
+            }
+        }
+        given_up
+    }
+
+    /// Sends under way.
+    pub(super) const fn sends(&self) -> u64 {
+        self.sends
+    }
+
+    /// Receives under way.
+    pub(super) const fn receives(&self) -> u64 {
+        self.receives
+    }
+
+    /// Bytes that all of them count.
+    pub(super) const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flight(into: bool) -> Flight {
+        let into = into.then(SegmentList::empty);
+        Flight { context: 5, endpoint: 1, bytes: 10, into, given_up: false }
+    }
+
+    #[test]
+    fn an_operation_is_found_until_it_has_ended() {
+        let mut flights = Flights::default();
+        let send = flights.add(OpKind::Send, flight(false));
+        let receive = flights.add(OpKind::Receive, flight(true));
+        assert_eq!((flights.sends(), flights.receives(), flights.bytes()), (1, 1, 20));
+        assert!(flights.give_up(2).is_empty());
+        assert_eq!(flights.give_up(1), [(receive, 5)]);
+        assert!(flights.give_up(1).is_empty(), "once");
+        assert!(flights.get(receive).is_some(), "it counts on");
+        let other = OpId::elsewhere(OpKind::Receive, send.place(), 0);
+        assert!(flights.get(other).is_none(), "a send is no receive");
+        assert_eq!(flights.end(send).map(|flight| flight.context), Some(5));
+        assert!(flights.end(send).is_none() && flights.get(send).is_none());
+        let again = flights.add(OpKind::Send, flight(false));
+        assert!(again != send && again.place() == send.place());
+        assert!(flights.get(send).is_none() && flights.get(again).is_some());
+        assert_eq!((flights.sends(), flights.receives(), flights.bytes()), (1, 1, 20));
+    }
+}

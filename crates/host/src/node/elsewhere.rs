@@ -1,0 +1,117 @@
+//! Starting a node whose engine is in the service.
+
+use std::time::Duration;
+
+use emp_firmware::Integrity;
+use emp_link::Capabilities;
+use emp_link::service::protocol::{Engine as Wanted, NAME_LINE_BYTES};
+use emp_link::service::{ask_engine, socket_path};
+use emp_wire::{Epoch, NodeId};
+
+use crate::boards::seat::{Engine, Parts, Seat};
+use crate::daemon::Interface;
+use crate::daemon::remote::Remote;
+use crate::links::choice::{Choice, Outcome};
+use crate::links::error::BuildError;
+use crate::links::ladder::Want;
+use crate::machine::system;
+use crate::memory::process::ProcessMemory;
+use crate::node::handle::{Node, NodeInner};
+use crate::node::start::{NodeBuilder, system_error};
+use crate::told::journal::{Journal, Level};
+use crate::told::news::News;
+
+/// How long the service may take to answer: as its links.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl NodeBuilder {
+    /// Asks the service for an engine, and takes its place as a node.
+    pub(super) fn start_elsewhere(self, name: String, id: NodeId) -> Result<Node, BuildError> {
+        let refuse = |why: &str| Err(BuildError::Engine(why.into()));
+        let auto = self.auto_links.unwrap_or_default();
+        if !self.links.is_empty() {
+            return refuse("its links are the service's; this node was given its own");
+        }
+        if !matches!(auto.want, Want::Auto | Want::Empd) {
+            return refuse("its links are the service's: leave the link to choose, or say empd");
+        }
+        if self.relay || self.capture.is_some() {
+            return refuse(
+                "it does not relay and captures nothing: start the node on another board",
+            );
+        }
+        if name.len() > NAME_LINE_BYTES {
+            return refuse("the node's name is longer than 100 bytes");
+        }
+        let [interface] = match auto.interfaces.as_slice() {
+            [] => [String::new()],
+            [one] => [one.clone()],
+            _ => return refuse("it uses one interface that is named, or all that are served"),
+        };
+        let mut journal = Journal::new(&name, self.log, self.notices);
+        journal.set_alarms(self.alarms);
+        let random = || system::random().map_err(system_error("drawing random numbers"));
+        let epoch = Epoch::new(self.epoch.map_or_else(|| random().map(|bits| bits as u32), Ok)?);
+        let profile = self.profile;
+        let wanted = Wanted {
+            node: id,
+            epoch: epoch.0,
+            seed: self.seed.map_or_else(random, Ok)?,
+            interface,
+            profile: profile.name.into(),
+            collection: profile.collection,
+            patience_ns: profile.unreachable_after.0,
+            operations_max: u32::try_from(profile.operations_max).unwrap_or(u32::MAX),
+            incoming_max: u32::try_from(profile.incoming_max).unwrap_or(u32::MAX),
+            end_to_end: profile.integrity == Integrity::EndToEnd,
+            linger_ms: u32::try_from(self.linger.as_millis()).unwrap_or(u32::MAX),
+            name: name.clone(),
+        };
+        let path = self.service.unwrap_or_else(socket_path);
+        let remote = ask_engine(&path, &wanted, PATIENCE).and_then(Remote::begin);
+        let remote = remote.map_err(BuildError::Engine)?;
+        let mut choice = Choice::default();
+        let capabilities: Vec<_> = remote.facts().interfaces.iter().map(capabilities).collect();
+        choice.note(
+            "board daemon".into(),
+            Outcome::Chosen(format!("the engine of empd at {}", path.display())),
+        );
+        for of in &capabilities {
+            let able = format!("frames of {} bytes, by the service", of.frame_bytes_max);
+            choice.note(crate::links::choice::name(of), Outcome::Chosen(able));
+        }
+        choice.lines().for_each(|line| journal.say(Level::Info, &line));
+        let links = capabilities.iter().map(crate::links::choice::name).collect();
+        let news = News::new(links, self.patience_hint);
+        // SAFETY: what is posted comes by `Seat::post` and its kin, which ask their callers for what the module's invariant asks for.
+        let memory = unsafe { ProcessMemory::new(Vec::new()) };
+        let engine = Engine::Away(Box::new(remote), profile.completions_max());
+        let parts =
+            Parts { engine, links: Vec::new(), memory, journal, news, shown: None, joining: None };
+        let seat = Seat::compose(parts, self.board, self.wait_mode)
+            .map_err(|(what, source)| BuildError::System { what, source })?;
+        let (linger, path_costs) = (self.linger, None);
+        let node =
+            NodeInner { seat, id, epoch, name, profile, choice, path_costs, linger, capabilities };
+        Ok(Node { inner: std::sync::Arc::new(node) })
+    }
+}
+
+/// What is known here of a link of the service's.
+fn capabilities(of: &Interface) -> Capabilities {
+    Capabilities {
+        kind: "empd",
+        interface: of.name.clone(),
+        frame_bytes_max: of.frame_bytes_max as usize,
+        long_frame_bytes: 0,
+        long_frames_held: 0,
+        parts_max: 0,
+        batch_max: 0,
+        segmentation: false,
+        sums: false,
+        past_ip: false,
+        broadcast: true,
+        privileged: false,
+        address: of.address,
+    }
+}

@@ -21,6 +21,11 @@ pub(crate) fn bell() -> io::Result<(Ringer, Bell)> {
 }
 
 impl Ringer {
+    /// What it is rung by.
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
     /// Wakes whoever sleeps, or will.
     pub(crate) fn ring(&self) {
         // No room means that it has been rung already.

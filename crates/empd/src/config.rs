@@ -50,6 +50,10 @@ pub struct Limits {
     pub engines_per_user: usize,
     /// Bytes that an engine keeps for its client at most: of messages that are sent, and of buffers for those that are received.
     pub held_bytes_per_engine: u64,
+    /// Operations that an engine has under way for its client at most, and as many receives.
+    pub operations_per_engine: usize,
+    /// Messages that an engine holds before there are receives for them, at most.
+    pub unexpected_per_engine: usize,
     /// Bytes a second that all attached clients of one user send together, a frame counting 1,024 beside its length; nothing said: as many
     /// as they can.
     pub bytes_per_second_per_user: Option<u64>,
@@ -78,6 +82,8 @@ impl Default for Limits {
             lent_per_user: 256,
             engines_per_user: 256,
             held_bytes_per_engine: 256 << 20,
+            operations_per_engine: 1 << 16,
+            unexpected_per_engine: 1 << 16,
             bytes_per_second_per_user: None,
             drain_seconds: 3600,
         }

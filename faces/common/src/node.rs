@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use emp_host::{Board, BuildError, LinkIndex, Node, NodeId};
+use emp_host::{AutoLinks, Board, BuildError, LinkIndex, Node, NodeBuilder, NodeId, Want};
 use emp_link::{
     FaultLink, FaultPlan, Interface, Link, LinkAddress, LinkError, PacketLink, PacketOptions,
     ShmLink, ShmOptions, UdpLink, UdpOptions, XdpLink, XdpOptions, interfaces,
@@ -83,6 +83,8 @@ pub struct FaceNode {
     /// Where it takes datagrams; or, with raw frames alone, none, but has a port that its host refuses them for once it has ended.
     pub udp: Option<SocketAddr>,
     packet_link: Option<LinkIndex>,
+    /// Raw frames reach the processes of this machine, too.
+    packet_is_everywhere: bool,
     udp_link: Option<LinkIndex>,
     shm_link: Option<LinkIndex>,
     own_macs: Vec<[u8; 6]>,
@@ -115,15 +117,16 @@ pub fn random_identity() -> std::io::Result<NodeId> {
     }
 }
 
+/// All processes are given the same plan; they must not fail in step.
+fn seeded(plan: &FaultPlan, node: NodeId) -> FaultPlan {
+    FaultPlan { seed: plan.seed ^ node.0, ..plan.clone() }
+}
+
 /// A link with the faults that the user wants.
 fn with_faults(link: impl Link + 'static, plan: &Option<FaultPlan>, node: NodeId) -> Box<dyn Link> {
     match plan {
         None => Box::new(link),
-        Some(plan) => {
-            // All processes are given the same plan; they must not fail in step.
-            let plan = FaultPlan { seed: plan.seed ^ node.0, ..plan.clone() };
-            Box::new(FaultLink::new(link, &plan))
-        }
+        Some(plan) => Box::new(FaultLink::new(link, &seeded(plan, node))),
     }
 }
 
@@ -214,7 +217,7 @@ fn open_shm(node: NodeId, alone: bool) -> Result<ShmLink, LinkError> {
 }
 
 impl FaceNode {
-    /// Starts a node with the links of this way.
+    /// Starts a node with the links of this way, or with those of the service.
     ///
     /// # Errors
     ///
@@ -225,7 +228,7 @@ impl FaceNode {
             .name(identity.name)
             .node_id(node)
             .profile(settings.profile.clone())
-            .board(Board::Inline { guardian: true })
+            .board(settings.board)
             .linger(settings.linger)
             .wait_mode(settings.wait);
         if let Some(file) = &settings.capture {
@@ -243,6 +246,64 @@ impl FaceNode {
         builder = builder.patience_hint(format!(
             "to wait longer, set {variable} (milliseconds; {patience_ms} now)"
         ));
+        let place = (identity.udp_port, identity.needs_port);
+        match settings.board {
+            Board::Daemon => Self::start_in_service(builder, way, settings, place, node),
+            _ => Self::start_here(builder, way, settings, place, node),
+        }
+    }
+
+    /// One whose engine is in the service `empd`, and with it the links.
+    fn start_in_service(
+        mut builder: NodeBuilder,
+        way: &Way,
+        settings: &Settings,
+        (udp_port, needs_port): (u16, bool),
+        node: NodeId,
+    ) -> Result<Self, StartError> {
+        let interfaces = vec![way.interface.name.clone()];
+        let auto = AutoLinks { want: Want::Empd, interfaces, ..AutoLinks::default() };
+        builder = builder.auto_links(auto);
+        if let Some(plan) = &settings.fault {
+            builder = builder.faults_of_service(seeded(plan, node));
+        }
+        // As for all that have raw frames alone.
+        let port = match hold_port(way, udp_port) {
+            Ok(held) => Some(held),
+            Err(error) if needs_port => return Err(error),
+            Err(error) => {
+                log::inform(&format!("no host will tell that it has ended: {error}"));
+                None
+            }
+        };
+        let node = builder.start()?;
+        let mac = node.links().first().and_then(|link| link.address.as_mac());
+        Ok(Self {
+            node,
+            linger: settings.linger,
+            mac,
+            udp: port.as_ref().and_then(|held| held.local_addr().ok()),
+            packet_link: Some(LinkIndex(0)),
+            packet_is_everywhere: true,
+            udp_link: None,
+            shm_link: None,
+            own_macs: Vec::new(),
+            own_ips: Vec::new(),
+            later: Mutex::default(),
+            any_later: AtomicBool::new(false),
+            _port: port,
+            _unshared: Unshared::new(),
+        })
+    }
+
+    /// One whose engine and links are in this process.
+    fn start_here(
+        mut builder: NodeBuilder,
+        way: &Way,
+        settings: &Settings,
+        (udp_port, needs_port): (u16, bool),
+        node: NodeId,
+    ) -> Result<Self, StartError> {
         let fault = &settings.fault;
         let mut links = 0;
         let mut next_link = || {
@@ -273,16 +334,16 @@ impl FaceNode {
         // which is how peers learn of that soon.
         let only_raw = mac.is_some() && settings.link != LinkWish::Auto;
         if only_raw {
-            match hold_port(way, identity.udp_port) {
+            match hold_port(way, udp_port) {
                 Ok(held) => (udp, port) = (held.local_addr().ok(), Some(held)),
-                Err(error) if identity.needs_port => return Err(error),
+                Err(error) if needs_port => return Err(error),
                 Err(error) => log::inform(&format!("no host will tell that it has ended: {error}")),
             }
         } else if !only_raw && way.kind != Kind::Shm {
             let past_ip = settings.udp_past_ip && settings.link == LinkWish::Auto;
             let all: Vec<_> = std::iter::once(&way.interface).chain(&way.together).collect();
             let all = &all[..];
-            match open_udp((way, all), node, identity.udp_port, past_ip) {
+            match open_udp((way, all), node, udp_port, past_ip) {
                 Ok(link) => {
                     (udp, udp_link) = (Some(link.local_address()), Some(next_link()));
                     builder = builder.link(with_faults(link, fault, node));
@@ -297,7 +358,7 @@ impl FaceNode {
                         }
                     }
                 }
-                Err(error) if mac.is_some() && !identity.needs_port => {
+                Err(error) if mac.is_some() && !needs_port => {
                     let whom = "processes of this machine, and nodes that have no raw frames,";
                     log::inform(&format!("{whom} will not be reached by datagrams: {error}"));
                 }
@@ -324,6 +385,7 @@ impl FaceNode {
             mac,
             udp,
             packet_link,
+            packet_is_everywhere: false,
             udp_link,
             shm_link,
             own_macs: all.iter().filter(|i| !i.loopback).filter_map(|i| i.mac).collect(),
@@ -371,7 +433,7 @@ impl FaceNode {
             self.node.takes_datagrams_at(peer.node, at);
         }
         match (packet, udp) {
-            (Some((link, mac)), udp) if !same_machine => {
+            (Some((link, mac)), udp) if !same_machine || self.packet_is_everywhere => {
                 if mac != SOME_MAC {
                     self.node.hint(peer.node, link, LinkAddress::mac(mac));
                 }

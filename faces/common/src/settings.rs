@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use emp_host::limits::INTERFACES_MAX;
 use emp_host::limits::{INCOMING_MOST, OPERATIONS_MAX, OPERATIONS_MIN};
-use emp_host::{Integrity, Profile, Span, WaitMode};
+use emp_host::{Board, Integrity, Profile, Span, WaitMode};
 use emp_link::FaultPlan;
 
 /// How long closing waits for acknowledgements at most, unless said otherwise. Peers that have ended say goodbye, so this
@@ -26,10 +26,14 @@ const TIMEOUT_MAX_MS: u64 = 3_600_000;
 const COLLECTIONS: std::ops::RangeInclusive<u32> = 1..=65_535;
 
 /// What there is to set: the name without `EMP_`, and what it does.
-pub const SETTINGS: [(&str, &str); 16] = [
+pub const SETTINGS: [(&str, &str); 17] = [
     (
         "LINK",
         "Links to use: auto, packet (raw Ethernet frames), lent (the same by a socket that the service empd lends; packet takes one where there is no privilege), empd (the same through that service), xdp (the same through AF_XDP, for one process an interface; others get packet), udp, or shm (processes of this machine only); auto takes packet, else lent, else empd, and has udp beside it, and shm for the processes of this machine, as packet and xdp have (default: auto)",
+    ),
+    (
+        "BOARD",
+        "Where the engine of a node runs: inline (in the process, with a thread beside it) or daemon (in the service empd, whose links it uses: what was asked for goes on while the process computes or is stopped) (default: inline)",
     ),
     (
         "INTERFACES",
@@ -106,8 +110,10 @@ pub enum LinkWish {
 /// What the user has set.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Kinds of links.
+    /// Kinds of links; where the engine is in the service, those of the service.
     pub link: LinkWish,
+    /// Where the engine of a node runs.
+    pub board: Board,
     /// Interfaces, best first; empty: all that are up.
     pub interfaces: Vec<String>,
     /// Each of them is offered by itself, and not one node on all.
@@ -164,8 +170,12 @@ impl Settings {
         let linger = number(look("LINGER"), "milliseconds")?;
         let name = text("NAME").trim().to_owned();
         let capture = look("CAPTURE").filter(|set| !set.value.is_empty());
+        let inline = Board::Inline { guardian: true };
+        let boards = [("inline", inline), ("daemon", Board::Daemon)];
+        let board = one_of(look("BOARD"), &boards, inline)?;
         Ok(Self {
-            link: link(look("LINK"))?,
+            link: link(look("LINK"), board)?,
+            board,
             apart: together.is_empty() && !apart.is_empty(),
             interfaces: match together {
                 none if none.is_empty() => apart.into_iter().map(Into::into).collect(),
@@ -209,7 +219,7 @@ fn one_of<T: Copy>(set: Option<Set>, words: &[(&str, T)], default: T) -> Result<
     })
 }
 
-fn link(set: Option<Set>) -> Result<LinkWish, String> {
+fn link(set: Option<Set>, board: Board) -> Result<LinkWish, String> {
     let words = [
         ("auto", LinkWish::Auto),
         ("packet", LinkWish::Packet),
@@ -219,7 +229,15 @@ fn link(set: Option<Set>) -> Result<LinkWish, String> {
         ("udp", LinkWish::Udp),
         ("shm", LinkWish::Shm),
     ];
-    one_of(set, &words, LinkWish::Auto)
+    let said = set.as_ref().map(|set| format!("{}={}", set.variable, set.value));
+    match one_of(set, &words, LinkWish::Auto)? {
+        LinkWish::Auto | LinkWish::Empd if board == Board::Daemon => Ok(LinkWish::Empd),
+        _ if board == Board::Daemon => {
+            let said = said.unwrap_or_default();
+            Err(format!("{said}: an engine in empd has the service's links: auto or empd"))
+        }
+        wish => Ok(wish),
+    }
 }
 
 fn wait(set: Option<Set>) -> Result<WaitMode, String> {
@@ -295,6 +313,8 @@ mod tests {
         assert_eq!(with("LINK", "shm").unwrap().link, LinkWish::Shm);
         assert_eq!(with("LINK", "xdp").unwrap().link, LinkWish::Xdp);
         assert_eq!(with("LINK", "").unwrap().link, LinkWish::Auto);
+        let daemon = with("BOARD", "daemon").unwrap();
+        assert_eq!((daemon.board, daemon.link), (Board::Daemon, LinkWish::Empd));
         assert_eq!(with("INTERFACE", "a, b,").unwrap().interfaces, ["a", "b"]);
         assert_eq!(with("NAME", " ann ").unwrap().name.as_deref(), Some("ann"));
         assert_eq!(with("NAME", "").unwrap().name, None);
@@ -324,6 +344,8 @@ mod tests {
         assert!(said("TIMEOUT").ends_with(&ms(set.profile.unreachable_after.0 / 1_000_000)));
         assert!(said("LINGER").ends_with(&format!("(default: {})", set.linger.as_millis())));
         assert!(said("LINK").ends_with("(default: auto)") && set.link == LinkWish::Auto);
+        assert!(said("BOARD").ends_with("(default: inline)"));
+        assert_eq!(set.board, Board::Inline { guardian: true });
         assert!(said("WAIT").ends_with("(default: adaptive)") && set.wait == WaitMode::Adaptive);
         assert!(said("UDP_PAST_IP").ends_with("(default: on)") && set.udp_past_ip);
         assert!(said("FAULT").ends_with("(default: none)") && set.fault.is_none());
@@ -341,7 +363,7 @@ mod tests {
 
     #[test]
     fn mistakes_name_the_variable() {
-        let words = ["LINK", "PROFILE", "FAULT", "WAIT", "INTEGRITY", "UDP_PAST_IP"];
+        let words = ["LINK", "BOARD", "PROFILE", "FAULT", "WAIT", "INTEGRITY", "UDP_PAST_IP"];
         for name in
             words.into_iter().chain(["EAGER", "TIMEOUT", "LINGER", "OPERATIONS", "UNEXPECTED"])
         {
@@ -352,6 +374,12 @@ mod tests {
             let error = with("OPERATIONS", count).unwrap_err();
             assert!(error.starts_with(&format!("EMP_OPERATIONS={count}: must be")), "{error}");
         }
+        let both = |name: &str| {
+            let value = if name == "LINK" { "udp" } else { "daemon" }.to_string();
+            let set = Set { variable: format!("EMP_{name}"), value };
+            matches!(name, "LINK" | "BOARD").then_some(set)
+        };
+        assert!(Settings::read(both).unwrap_err().starts_with("EMP_LINK=udp: an engine in empd"));
         assert!(with("TIMEOUT", "7").unwrap_err().starts_with("EMP_TIMEOUT=7: must be 50"));
     }
 }

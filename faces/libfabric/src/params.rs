@@ -85,6 +85,7 @@ mod tests {
     fn mistakes_name_the_variable() {
         for (name, variable) in [
             (c"link", "FI_EMP_LINK"),
+            (c"board", "FI_EMP_BOARD"),
             (c"profile", "FI_EMP_PROFILE"),
             (c"collection", "FI_EMP_COLLECTION"),
             (c"fault", "FI_EMP_FAULT"),

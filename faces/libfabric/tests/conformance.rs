@@ -75,27 +75,49 @@ fn they_are_kept_between_hosts_that_lose_frames() {
 /// What has no other link than the service's.
 const BY_SERVICES: (&str, &str) = ("FI_EMP_LINK", "empd");
 
+/// What has its engine there, too.
+const IN_SERVICES: (&str, &str) = ("FI_EMP_BOARD", "daemon");
+
 #[test]
 fn they_are_kept_through_services() {
+    through_services("served", BY_SERVICES);
+}
+
+#[test]
+fn they_are_kept_by_engines_in_services() {
+    through_services("engines", IN_SERVICES);
+}
+
+/// On two hosts, each with a service, without and with losses.
+fn through_services(what: &str, by: (&str, &str)) {
     let Some(lab) = Lab::build(1500) else { return };
     let services = [0, 1].map(|side| Service::start(&lab, side));
-    for (what, loss) in [("served", None), ("served-losing", Some(LOSS))] {
+    for (how, loss) in [("", None), ("-losing", Some(LOSS))] {
         let settings = [
             ("HOST_A", lab.name(0)),
             ("HOST_B", lab.name(1)),
             ("SERVICE_A", services[0].socket()),
             ("SERVICE_B", services[1].socket()),
             ("FI_EMP_IFACE", INTERFACE),
-            BY_SERVICES,
+            by,
         ];
         let settings: Vec<_> = settings.into_iter().chain(loss).collect();
-        run(what, &BY_SERVICE, &settings, " 0 failed");
+        run(&format!("{what}{how}"), &BY_SERVICE, &settings, " 0 failed");
     }
 }
 
-/// Both nodes are clients of one service, and their user has no privilege.
 #[test]
 fn they_are_kept_through_one_service_for_nobody() {
+    through_one_service("served-nobody", BY_SERVICES);
+}
+
+#[test]
+fn they_are_kept_by_engines_of_one_service_for_nobody() {
+    through_one_service("engines-nobody", IN_SERVICES);
+}
+
+/// Both nodes are clients of one service, and their user has no privilege.
+fn through_one_service(what: &str, by: (&str, &str)) {
     let Some(lab) = Lab::build(1500) else { return };
     let service = Service::start(&lab, 0);
     let through =
@@ -104,9 +126,9 @@ fn they_are_kept_through_one_service_for_nobody() {
         ("EMP_SERVICE", service.socket()),
         ("FI_EMP_IFACE", INTERFACE),
         ("THROUGH", &through),
-        BY_SERVICES,
+        by,
     ];
-    run("served-nobody", &BY_SERVICE, &settings, " 0 failed");
+    run(what, &BY_SERVICE, &settings, " 0 failed");
 }
 
 /// A service on a host of a lab, killed with this value.
@@ -303,7 +325,7 @@ fn run(what: &str, options: &[&str], settings: &[(&str, &str)], wanted: &str) ->
         program.arg("--libfabric").arg(other);
     }
     program.args(flags).arg(&directory).args(tests);
-    for name in ["FI_EMP_LINK", "FI_EMP_FAULT", "FI_EMP_IFACE", "FI_LOG_LEVEL", "HOST_A", "HOST_B"]
+    for name in ["FI_EMP_LINK", "FI_EMP_BOARD", "FI_EMP_FAULT", "FI_EMP_IFACE", "FI_LOG_LEVEL", "HOST_A", "HOST_B"]
         .into_iter()
         .chain(["EMP_SERVICE", "SERVICE_A", "SERVICE_B"])
     {

@@ -7,7 +7,7 @@ use clap::Args;
 use emp_firmware::limits::INTERFACES_MAX;
 use emp_firmware::{Integrity, Profile};
 
-use super::job::{LinkChoice, Pattern, Spec, SubjectKind};
+use super::job::{DAEMON, LinkChoice, Pattern, Spec, SubjectKind};
 use super::measure::Effort;
 use super::pair::{MTU_DEFAULT, Pair, SPARES};
 use super::subject::Named;
@@ -16,7 +16,7 @@ use crate::bail_user;
 use crate::lab::Shape;
 
 /// Boards that `--board` knows.
-pub(super) const BOARDS: [&str; 2] = ["inline", "thread"];
+pub(super) const BOARDS: [&str; 3] = ["inline", "thread", DAEMON];
 
 /// Ways of waiting that `--wait` knows.
 const WAITS: [&str; 3] = ["spin", "adaptive", "sleep"];
@@ -119,7 +119,7 @@ pub struct EmpArgs {
     /// Over auto, long datagrams leave through the kernel's IP layer, as those of a process without privilege do.
     #[arg(long)]
     pub no_past_ip: bool,
-    /// Where the firmware runs: inline (in the caller), thread.
+    /// Where the firmware runs: inline (in the caller), thread, daemon (in the service empd, over whose links it sends).
     #[arg(long, default_value = "inline")]
     pub board: String,
     /// Leave out the guardian thread of the inline board.
@@ -302,6 +302,13 @@ impl EmpArgs {
         if let Some(wait) = self.wait.as_ref().filter(|wait| !WAITS.contains(&wait.as_str())) {
             bail_user!("there is no way of waiting called {wait}; there are {}", WAITS.join(", "));
         }
+        let link = match self.link {
+            LinkChoice::Auto if self.board == DAEMON => LinkChoice::Empd,
+            link if self.board == DAEMON && link != LinkChoice::Empd => {
+                bail_user!("--link {link}: an engine in empd has the service's links")
+            }
+            link => link,
+        };
         let spec = Spec {
             profile: self.profile.clone(),
             collection: self.collection,
@@ -315,7 +322,7 @@ impl EmpArgs {
             loss: self.loss,
             faults: self.faults.clone(),
             seed: self.seed,
-            ..Spec::emp(self.link)
+            ..Spec::emp(link)
         };
         spec.fault_plan()?;
         Ok(spec)
@@ -492,7 +499,8 @@ mod tests {
             ("x peer --profile fast", "there are default, emp2001"),
             ("x peer --collection 0", "a collection of 0 frames"),
             ("x peer --timeout 0", "choose 0.05 to 3600 seconds"),
-            ("x peer --board moon", "there are inline, thread"),
+            ("x peer --board moon", "there are inline, thread, daemon"),
+            ("x peer --board daemon --link udp", "has the service's links"),
             ("x peer --integrity none", "there are carrier, end-to-end"),
             ("x peer --loss 1.5", "a loss of 1.5"),
             ("x peer --faults rain:1%", "`rain` is none of"),

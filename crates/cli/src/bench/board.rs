@@ -1,15 +1,18 @@
-//! `emp bench board`: what a crossing between a client and the service `empd` costs, alone.
+//! `emp bench board`: what a crossing between a client and the service `empd` costs, alone: of a frame to another client, or of what an engine in
+//! the service is asked.
 
 use std::io::IoSlice;
 use std::time::{Duration, Instant};
 
+use emp_host::{AutoLinks, Board, Node, Selector, WaitMode, Want};
 use emp_link::service::{ServiceLink, ServiceOptions, socket_path};
 use emp_link::{Link, LinkAddress, TxFrame};
 use emp_wire::{Epoch, Flags, HEADER_BYTES, Header, Kind, NodeId, Sequence};
 
 use crate::error::user_error;
 
-/// Measure what a crossing between a program and the service `empd` costs: a frame from one client of it to another, both of this process.
+/// Measure what a crossing between a program and the service `empd` costs: a frame from one client of it to another, both of this process, or
+/// with --engine a question to an engine and its answer, and a message through it.
 #[derive(clap::Args)]
 pub struct Args {
     /// Interface that the service serves.
@@ -27,6 +30,9 @@ pub struct Args {
     /// Sleep between a frame and its answer, as the service may.
     #[arg(long)]
     sleep: bool,
+    /// Measure an engine in the service, and not its link.
+    #[arg(long)]
+    engine: bool,
 }
 
 /// A frame that does not come for so long never will.
@@ -92,38 +98,90 @@ impl Args {
         if self.size > 1024 {
             return Err(user_error("--size: at most 1024 bytes, which every interface takes"));
         }
+        if self.engine {
+            return self.run_engine();
+        }
         let [mut a, mut b] = [End::open(self, "a")?, End::open(self, "b")?];
         let idle: anyhow::Result<Vec<End>> =
             (0..self.idle).map(|number| End::open(self, &format!("idle {number}"))).collect();
         let idle = idle?;
         let (there, back) = (a.frame_to(b.node, self.size), b.frame_to(a.node, self.size));
+        let times = self.measure(2, || {
+            cross(&mut a, &mut b, &there, self.sleep)?;
+            cross(&mut b, &mut a, &back, self.sleep)
+        })?;
+        let what = format!("{} bytes, {} idle clients", HEADER_BYTES + self.size, idle.len());
+        times.say(&format!("client, service, client: {what}"));
+        Ok(())
+    }
+
+    /// An engine: a question and its answer, which no other has a part in, and a message of the node's to itself.
+    fn run_engine(&self) -> anyhow::Result<()> {
+        let wait = if self.sleep { WaitMode::Sleep } else { WaitMode::Spin };
+        let auto = AutoLinks {
+            want: Want::Empd,
+            interfaces: vec![self.interface.clone()],
+            ..AutoLinks::default()
+        };
+        let name = format!("board {}", std::process::id());
+        let builder = Node::builder().name(name).board(Board::Daemon).auto_links(auto);
+        let node = builder.wait_mode(wait).start()?;
+        let endpoint = node.endpoint(1)?;
+        let times = self.measure(1, || {
+            node.pool_slots();
+            Ok(())
+        })?;
+        times.say("question and answer of an engine");
+        let (mut sent, mut room) = (vec![0x5A; self.size], vec![0; self.size]);
+        let times = self.measure(1, || {
+            let receive = endpoint.receive(Selector::ANY, std::mem::take(&mut room))?;
+            let send = endpoint.send(endpoint.address(), 7, std::mem::take(&mut sent))?;
+            room = receive.wait(PATIENCE)?.buffer;
+            sent = send.wait(PATIENCE)?.buffer;
+            Ok(())
+        })?;
+        times.say(&format!("client, engine, client: a message of {} bytes to itself", self.size));
+        Ok(())
+    }
+
+    /// Times so many ways there and back at a time.
+    fn measure(
+        &self,
+        ways: u32,
+        mut round: impl FnMut() -> anyhow::Result<()>,
+    ) -> anyhow::Result<Times> {
         let slices = (self.rounds / SLICE).max(8);
         let mut times = Vec::with_capacity(slices as usize);
         for slice in 0..slices + slices / 8 {
             let start = Instant::now();
-            for _ in 0..SLICE {
-                cross(&mut a, &mut b, &there, self.sleep)?;
-                cross(&mut b, &mut a, &back, self.sleep)?;
-            }
+            (0..SLICE).try_for_each(|_| round())?;
             // The first are a warm-up.
             if slice >= slices / 8 {
-                times.push(start.elapsed().as_secs_f64() * 1e6 / f64::from(2 * SLICE));
+                times.push(start.elapsed().as_secs_f64() * 1e6 / f64::from(ways * SLICE));
             }
         }
         times.sort_by(f64::total_cmp);
-        let at = |part: f64| times[((times.len() - 1) as f64 * part) as usize];
+        Ok(Times(times))
+    }
+}
+
+/// Microseconds of ways there and back, in order.
+struct Times(Vec<f64>);
+
+impl Times {
+    fn at(&self, part: f64) -> f64 {
+        self.0[((self.0.len() - 1) as f64 * part) as usize]
+    }
+
+    fn say(&self, what: &str) {
         println!(
-            "client, service, client ({}): {} bytes, {} idle clients: {:.2} µs (median of {} slices; \
-             p10 {:.2}, p90 {:.2}); a crossing is half of that, {:.2} µs",
+            "{what} ({}): {:.2} µs (median of {} slices; p10 {:.2}, p90 {:.2}); a crossing is half of that, {:.2} µs",
             socket_path().display(),
-            HEADER_BYTES + self.size,
-            idle.len(),
-            at(0.5),
-            times.len(),
-            at(0.1),
-            at(0.9),
-            at(0.5) / 2.0
+            self.at(0.5),
+            self.0.len(),
+            self.at(0.1),
+            self.at(0.9),
+            self.at(0.5) / 2.0
         );
-        Ok(())
     }
 }

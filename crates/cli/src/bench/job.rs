@@ -89,6 +89,9 @@ fn by_carrier() -> String {
     "carrier".to_owned()
 }
 
+/// The board whose firmware is in the service `empd`.
+pub const DAEMON: &str = "daemon";
+
 impl Spec {
     /// Whether it takes what the service `empd` gives.
     pub fn needs_service(&self) -> bool {
@@ -137,6 +140,9 @@ impl Spec {
         let mut text = self.kind.name().to_owned();
         if self.uses_link() && self.link != LinkChoice::Auto {
             text += &format!(" {}", self.link);
+        }
+        if self.board == DAEMON && self.kind == SubjectKind::Emp {
+            text += " daemon";
         }
         if self.loss > 0.0 {
             text += " with loss";

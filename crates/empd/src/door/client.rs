@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use emp_link::service::protocol::{Answer, Holding};
+use emp_link::service::protocol::{Answer, Engine, Holding};
 use emp_link::service::socket::{self, Peer};
 
 /// How far a client has come. What it says out of turn ends it.
@@ -19,6 +19,8 @@ pub(super) enum State {
     Lent { tag: u16, interface: String },
     /// The switch has it.
     Attached { tag: u16, user: u32 },
+    /// It waits for an engine until then: the one before it is about to end.
+    Waits(Box<Engine>, Instant),
     /// It has an engine.
     Seated { tag: u16 },
     /// It is a service, which takes this one's place.
@@ -52,7 +54,7 @@ impl Client {
             State::Lent { tag, .. } | State::Seated { tag } => {
                 Some(Holding { tag, user: self.peer.user })
             }
-            State::New | State::Greeted | State::Successor => None,
+            State::New | State::Greeted | State::Waits(..) | State::Successor => None,
         }
     }
 

@@ -54,7 +54,8 @@ impl<S: Switch> Door<S> {
     /// Gives the successor the listening socket, unless there is a client that has not been given anything yet.
     pub(super) fn hand_over(&mut self) {
         let Leaving::Asked(number) = self.leaving else { return };
-        let asking = |state: &State| matches!(state, State::New | State::Greeted);
+        let asking =
+            |state: &State| matches!(state, State::New | State::Greeted | State::Waits(..));
         if self.clients.values().any(|client| asking(&client.state)) || self.engines.are_starting()
         {
             return;

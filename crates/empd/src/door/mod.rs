@@ -121,6 +121,7 @@ impl<S: Switch> Door<S> {
                 self.let_in();
             }
             self.put_out_silent();
+            self.seat_who_waits();
             self.hand_over();
             if self.has_left() {
                 return Ok(());
@@ -143,6 +144,7 @@ impl<S: Switch> Door<S> {
         let times = asking
             .chain(self.paused)
             .chain(self.leaves_at())
+            .chain(self.looks_again(now))
             .map(|at| at.saturating_duration_since(now))
             .chain(watchdog)
             .chain(ended.is_none().then_some(LOOK_EVERY));
@@ -246,7 +248,7 @@ impl<S: Switch> Door<S> {
             (Ok(Request::Lend(lend)), State::Greeted) => self.lend(number, lend),
             (Ok(Request::Attach(attach)), State::Greeted) => self.attach(number, attach),
             (Ok(Request::Replace), State::Greeted) => self.replace(number),
-            (Ok(Request::Engine(engine)), State::Greeted) => self.seat(number, engine),
+            (Ok(Request::Engine(engine)), State::Greeted) => self.seat(number, engine, None),
             (Ok(_), _) => self.refuse(number, "this is not the time for that message"),
             (Err(malformed), _) => self.refuse(number, &malformed.to_string()),
         }
@@ -419,7 +421,7 @@ impl<S: Switch> Door<S> {
     fn gone(&mut self, number: ClientNumber) {
         let Some(client) = self.clients.remove(&number) else { return };
         match client.state {
-            State::New | State::Greeted => {}
+            State::New | State::Greeted | State::Waits(..) => {}
             // It is served by whoever listens then, which is nobody if it did not get so far.
             State::Successor if matches!(self.leaving, Leaving::Asked(_)) => {
                 self.leaving = Leaving::Not;
@@ -441,9 +443,11 @@ impl<S: Switch> Door<S> {
     }
 }
 
-/// This process itself: one of its engines' links.
+/// This process itself: one of its engines' links. By its user as well: who connected before this process had its number, and has ended since,
+/// may have had the same.
 fn is_own(peer: &socket::Peer) -> bool {
     u32::try_from(peer.process) == Ok(std::process::id())
+        && peer.user == nix::unistd::geteuid().as_raw()
 }
 
 /// What [`Door::sleep`] saw.

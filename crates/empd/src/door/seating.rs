@@ -1,16 +1,23 @@
 //! Clients that want an engine: who may have one, and on which interfaces.
 
 use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
 use emp_link::interfaces;
 use emp_link::service::protocol::{Answer, Engine};
 
 use super::Door;
-use super::client::State;
+use super::client::{Client, State};
 use crate::config::Config;
 use crate::engines::Options;
 use crate::log;
 use crate::switch::{ClientNumber, Switch};
+
+/// How long a client waits for an engine of its own that is about to end: it says goodbye, which takes it milliseconds.
+const MAKING_WAY: Duration = Duration::from_secs(1);
+
+/// How often it is looked whether it has.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// What engines are given here.
 pub(super) fn options(config: &Config) -> Options {
@@ -19,14 +26,22 @@ pub(super) fn options(config: &Config) -> Options {
         ethertype: config.ethertype,
         polling: config.polling,
         held_bytes_max: config.limits.held_bytes_per_engine,
+        operations_max: config.limits.operations_per_engine.max(1),
+        incoming_max: config.limits.unexpected_per_engine.max(1),
         per_user: config.limits.engines_per_user,
     }
 }
 
 impl<S: Switch> Door<S> {
-    pub(super) fn seat(&mut self, number: ClientNumber, engine: Engine) {
-        let Some(client) = self.clients.get(&number) else { return };
+    /// Gives an engine to a client, who may wait until then for one that is about to end; nobody else waits for that.
+    pub(super) fn seat(&mut self, number: ClientNumber, engine: Engine, until: Option<Instant>) {
+        let Some(client) = self.clients.get_mut(&number) else { return };
         let user = client.peer.user;
+        let until = until.unwrap_or_else(|| Instant::now() + MAKING_WAY);
+        if self.engines.makes_way(user, engine.node) && Instant::now() < until {
+            client.state = State::Waits(Box::new(engine), until);
+            return;
+        }
         let tag = engine.node.destination_tag();
         let on = if !self.config.attach.include(&client.peer) {
             Err(format!("user {user} may not attach, but {}", self.config.attach))
@@ -54,6 +69,23 @@ impl<S: Switch> Door<S> {
         }
         let name: String = name.chars().filter(|letter| !letter.is_control()).collect();
         log::client(&format!("{client}: an engine, node {name}"));
+    }
+
+    /// When it is looked again whether those who wait for engines can have them.
+    pub(super) fn looks_again(&self, now: Instant) -> Option<Instant> {
+        let waits = |client: &Client| matches!(client.state, State::Waits(..));
+        self.clients.values().any(waits).then_some(now + LOOK_AGAIN)
+    }
+
+    /// Gives engines to those who wait for them.
+    pub(super) fn seat_who_waits(&mut self) {
+        let waits = |(number, client): (&ClientNumber, &Client)| match &client.state {
+            State::Waits(engine, until) => Some((*number, Engine::clone(engine), *until)),
+            _ => None,
+        };
+        for (number, engine, until) in self.clients.iter().filter_map(waits).collect::<Vec<_>>() {
+            self.seat(number, engine, Some(until));
+        }
     }
 
     /// Interfaces that an engine may use without naming one.

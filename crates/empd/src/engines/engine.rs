@@ -1,7 +1,7 @@
 //! One engine's thread: takes what its client posts, turns its node, and hands out what has ended.
 
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,9 @@ use emp_host::{
 use emp_link::service::channel::{Broken, Channel, Heard, RECORD_BYTES_MAX};
 use emp_link::service::protocol::Engine as Wanted;
 use emp_link::service::{ServiceLink, ServiceOptions};
+use emp_link::{FaultLink, FaultPlan};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
 
 use super::intake::Filling;
 use super::memory::Lent;
@@ -73,7 +75,11 @@ pub(super) struct Engine {
     pub(super) outbox: Outbox,
     /// What probes looked for in vain.
     pub(super) looks: Vec<(u16, Selector)>,
-    /// Sends and receives of the client's that have not ended.
+    /// It has given a descriptor of its memory.
+    reached: bool,
+    /// Notifications that it was told of and whose owner has not taken them.
+    pub(super) notified: u64,
+    /// Operations of the client's that have not ended: all but receives, and these.
     pub(super) sends: u64,
     pub(super) receives: u64,
     /// Bytes held for it.
@@ -136,6 +142,14 @@ pub(super) fn run(start: Start, options: &Options, shared: &Arc<Shared>) {
     engine.close();
 }
 
+/// Whether a file is some process's memory, by the kernel's word: no other file of `/proc` is called so. Then the kernel is who reads and writes
+/// it, though a page of it may be one that somebody serves.
+fn is_memory(file: &std::fs::File) -> bool {
+    let of_proc = fstatfs(file).is_ok_and(|of| of.filesystem_type() == PROC_SUPER_MAGIC);
+    let link = format!("/proc/thread-self/fd/{}", file.as_fd().as_raw_fd());
+    of_proc && std::fs::read_link(link).is_ok_and(|path| path.ends_with("mem"))
+}
+
 /// Waits until the client has mapped the memory, and seals it.
 fn mapped(
     channel: &Channel,
@@ -174,8 +188,9 @@ fn node(wanted: &Wanted, interfaces: &[String], options: &Options) -> Result<Nod
     profile.collection = wanted.collection.clamp(1, COLLECTION_MAX);
     let patience = wanted.patience_ns.clamp(PATIENCE_NS.0, PATIENCE_NS.1);
     profile.unreachable_after = Span(patience);
-    profile.operations_max = (wanted.operations_max as usize).clamp(1, profile.operations_max);
-    profile.incoming_max = (wanted.incoming_max as usize).clamp(1, profile.incoming_max);
+    profile.operations_max = (wanted.operations_max as usize).clamp(1, options.operations_max);
+    profile.incoming_max = (wanted.incoming_max as usize).clamp(1, options.incoming_max);
+    [profile.eager_bytes, profile.long_eager_bytes] = wanted.eager_bytes;
     if wanted.end_to_end {
         profile.integrity = Integrity::EndToEnd;
     }
@@ -183,6 +198,7 @@ fn node(wanted: &Wanted, interfaces: &[String], options: &Options) -> Result<Nod
     let builder = builder.seed(wanted.seed).profile(profile).state(StateFile::Off);
     let builder = builder.board(Board::Inline { guardian: false }).linger(Duration::ZERO);
     let mut builder = builder;
+    let faults: FaultPlan = wanted.faults.parse().map_err(|error| format!("{error}"))?;
     for interface in interfaces {
         let link = ServiceOptions {
             socket: options.socket.clone(),
@@ -191,7 +207,11 @@ fn node(wanted: &Wanted, interfaces: &[String], options: &Options) -> Result<Nod
             ..ServiceOptions::new(interface, wanted.node)
         };
         let link = ServiceLink::open(&link).map_err(|error| error.to_string())?;
-        builder = builder.link_with_peers(link);
+        builder = if wanted.faults.is_empty() {
+            builder.link_with_peers(link)
+        } else {
+            builder.link(FaultLink::new(link, &faults))
+        };
     }
     builder.start().map_err(|error| error.to_string())
 }
@@ -207,6 +227,8 @@ impl Engine {
             receives_waiting: VecDeque::new(),
             outbox: Outbox::default(),
             looks: Vec::new(),
+            reached: false,
+            notified: 0,
             sends: 0,
             receives: 0,
             held: 0,
@@ -233,6 +255,7 @@ impl Engine {
             held_bytes_max: self.held_bytes_max,
             buffered_bytes_max: self.buffered_bytes_max,
             single_frame_bytes_max: self.node.single_frame_bytes_max() as u64,
+            atomic_bytes_max: self.node.atomic_bytes_max() as u64,
             interfaces: links.map(interface).collect(),
         }
     }
@@ -281,9 +304,12 @@ impl Engine {
             let Some((mark, length)) = self.channel.read(buffer)? else { break };
             worked = true;
             let taken = self.take(mark, &buffer[..length]);
-            if let Some(wrong) = taken.err().or_else(|| self.wrong.take()) {
+            if let Some(wrong) = taken.err() {
                 return Err(Over::Wrong(wrong.to_string()));
             }
+        }
+        if let Some(wrong) = self.wrong.take() {
+            return Err(Over::Wrong(wrong.to_string()));
         }
         if !self.closed {
             worked |= self.retry();
@@ -325,8 +351,10 @@ impl Engine {
 
     /// An operation has ended, or a part of one.
     fn ended(&mut self, completion: &Completion) {
-        if matches!(completion.op.kind(), OpKind::Undelivered | OpKind::Notified) {
-            return self.undelivered(completion.context as u16, completion);
+        let kind = completion.op.kind();
+        if matches!(kind, OpKind::Undelivered | OpKind::Notified) {
+            self.notified += u64::from(kind == OpKind::Notified);
+            return self.notice(kind, completion.context as u16, completion);
         }
         let Some(operation) = self.operations.get(completion.context) else { return };
         let (name, is_more) = (operation.name, completion.place.is_more());
@@ -341,32 +369,51 @@ impl Engine {
         }
         let Some(operation) = self.operations.remove(completion.context) else { return };
         // SAFETY: this was its last end.
-        let memory = operation.memory.map(|memory| unsafe { memory.back() });
-        if operation.kind == OpKind::Send {
-            self.sends -= 1;
-            if operation.over {
-                self.outbox.retire();
-                if completion.status != Status::Ok {
-                    self.undelivered(operation.endpoint, completion);
-                }
-            } else {
-                self.held -= memory.map_or(0, |memory| memory.len() as u64);
-                self.outbox.say(told::END, end);
+        let memory = operation.memory.map(|memory| unsafe { memory.back() }).unwrap_or_default();
+        let (held, payload) = (memory.len() as u64, operation.payload);
+        let count =
+            if kind == OpKind::Receive { &mut self.receives } else { &mut self.sends };
+        *count -= 1;
+        if operation.over {
+            self.outbox.retire();
+            if completion.status != Status::Ok {
+                self.notice(OpKind::Undelivered, operation.endpoint, completion);
             }
             return;
         }
-        self.receives -= 1;
-        let memory = memory.unwrap_or_default();
-        let (held, from) = (memory.len() as u64, completion.place.offset() as usize);
+        // Of a message that was cut there are bytes; of what else went wrong, none that mean anything.
+        let has_come = kind == OpKind::Receive || completion.status == Status::Ok;
+        if payload == memory.len() || !has_come {
+            self.held -= held;
+            return self.outbox.say(told::END, end);
+        }
+        let at = completion.place.offset();
+        let from = payload.saturating_add(at as usize).min(memory.len());
         let end_at = from.saturating_add(completion.bytes as usize).min(memory.len());
         let bytes = if from == 0 {
             let mut memory = memory.into_vec();
             memory.truncate(end_at);
             memory.into_boxed_slice()
         } else {
-            memory.get(from..end_at).unwrap_or_default().into()
+            memory[from..end_at].into()
         };
-        self.outbox.received((name, end), (from as u64, bytes), held);
+        self.outbox.received((name, end), (at, bytes), held);
+    }
+
+    /// What came by the bell, among it a descriptor of the client's memory, perhaps.
+    pub(super) fn hear(&mut self) -> Result<Heard, Broken> {
+        let (heard, given) = self.channel.listen_for_gifts()?;
+        if let Some(given) = given {
+            let file = std::fs::File::from(given);
+            if std::mem::replace(&mut self.reached, true) {
+                self.wrong = Some(Wrong("its memory for the second time"));
+            } else if is_memory(&file) {
+                self.desk.reach(file);
+            } else {
+                self.wrong = Some(Wrong("a descriptor that is none of its memory"));
+            }
+        }
+        Ok(heard)
     }
 
     /// Until there is something to do.
@@ -382,7 +429,7 @@ impl Engine {
         }
         self.channel.disarm();
         wakeup.take();
-        self.channel.listen()
+        self.hear()
     }
 
     /// Takes what was handed over and not read yet. As much as the ring holds: others may have the memory still.

@@ -1,11 +1,14 @@
 //! What a client's records mean: read once, checked, done.
 
-use emp_host::daemon::{Answer, DESCRIPTOR_BYTES, Descriptor, End, Posting, Question, Tell, Wrong};
-use emp_host::daemon::{said, told};
-use emp_host::{
-    BufferPlace, Completion, CompletionMode, NodeId, OpKind, PostError, RawOp, RawSend,
-    ReceiveDescriptor, SegmentList, SendDescriptor, Status,
+use emp_host::daemon::{
+    Answer, DESCRIPTOR_BYTES, Descriptor, End, Export, Posting, Question, Tell, Wrong, said, told,
 };
+use emp_host::{
+    AtomicDescriptor, BufferPlace, Completion, CompletionMode, GetDescriptor, NodeId, OpKind,
+    PostError, PutDescriptor, RawOp, RawSend, ReceiveDescriptor, RegionId, SegmentList,
+    SendDescriptor, Status,
+};
+use emp_link::service::channel::Heard;
 
 use super::engine::{Engine, Waiting};
 use super::memory::{Lent, segments_of};
@@ -59,45 +62,41 @@ impl Engine {
     #[inline]
     fn take_post(&mut self, descriptor: Descriptor, payload: &[u8]) -> Result<(), Wrong> {
         let operations_max = self.operations_max;
-        let room = self.held_bytes_max - self.held;
-        let sends = matches!(descriptor.posting, Posting::Send { .. });
-        let count = if sends { &mut self.sends } else { &mut self.receives };
+        let left = self.held_bytes_max - self.held;
+        let receives = descriptor.posting.kind() == OpKind::Receive;
+        let count = if receives { &mut self.receives } else { &mut self.sends };
         if *count >= operations_max {
             return Err(Wrong("more operations than it may have"));
         }
         *count += 1;
-        let Posting::Send { over, .. } = descriptor.posting else {
-            if !payload.is_empty() || descriptor.bytes > room {
-                return Err(Wrong("a receive that cannot be"));
+        let whole = payload.len() as u64 == descriptor.payload_and_room().0;
+        if is_over(&descriptor) {
+            if !(whole && descriptor.bytes <= self.buffered_bytes_max) {
+                return Err(Wrong("a send that cannot be over"));
             }
-            self.held += descriptor.bytes;
-            let memory = Lent::zeros(descriptor.bytes as usize).ok_or(NO_MEMORY)?;
-            self.post(Waiting { descriptor, memory });
-            return Ok(());
-        };
-        let whole = payload.len() as u64 == descriptor.bytes;
-        if over && !(whole && descriptor.bytes <= self.buffered_bytes_max) {
-            return Err(Wrong("a send that cannot be over"));
-        }
-        if over && self.sends_waiting.is_empty() {
-            return self.send_copied(descriptor, payload);
-        }
-        if !over && descriptor.bytes > room {
-            return Err(Wrong("more bytes than may be held for it"));
-        }
-        // What is over is short, and bounded by the number of operations.
-        if !over {
-            self.held += descriptor.bytes;
-        }
-        if whole {
+            // What is over is short, and bounded by the number of operations.
+            if self.sends_waiting.is_empty() {
+                return self.send_copied(descriptor, payload);
+            }
             self.post(Waiting { descriptor, memory: Lent::new(payload.into()) });
             return Ok(());
         }
-        if payload.len() as u64 > descriptor.bytes {
-            return Err(Wrong("more bytes than its descriptor says"));
+        let (sent, room) = descriptor.payload_and_room();
+        let all = sent.checked_add(room).filter(|all| *all <= left);
+        self.held += all.ok_or(Wrong("more bytes than may be held for it"))?;
+        if whole {
+            let memory = match sent {
+                0 => Lent::zeros(room as usize),
+                _ => Lent::with_room(payload, room as usize),
+            };
+            self.post(Waiting { descriptor, memory: memory.ok_or(NO_MEMORY)? });
+            return Ok(());
+        }
+        if payload.len() as u64 > sent || room != 0 {
+            return Err(Wrong("other bytes than its descriptor says"));
         }
         let mut bytes = Vec::new();
-        bytes.try_reserve_exact(descriptor.bytes as usize).map_err(|_| NO_MEMORY)?;
+        bytes.try_reserve_exact(sent as usize).map_err(|_| NO_MEMORY)?;
         bytes.extend_from_slice(payload);
         self.filling = Some(Filling { descriptor, bytes });
         Ok(())
@@ -129,7 +128,7 @@ impl Engine {
         match posted {
             Ok(RawSend::Over(status)) => {
                 self.operations.remove(place);
-                self.sent(&descriptor, status);
+                self.was_over(&descriptor, status);
             }
             Ok(RawSend::Flying(op)) => self.began(place, op),
             Err(error) => {
@@ -140,7 +139,7 @@ impl Engine {
                         self.sends_waiting.push_back(Waiting { descriptor, memory });
                     }
                     PostError::TooLong => self.post(Waiting { descriptor, memory }),
-                    _ => self.sent(&descriptor, status_of(error)),
+                    _ => self.was_over(&descriptor, status_of(error)),
                 }
             }
         }
@@ -149,13 +148,13 @@ impl Engine {
 
     /// Posts what has its own memory, behind what waits.
     pub(super) fn post(&mut self, waiting: Waiting) {
-        let sends = matches!(waiting.descriptor.posting, Posting::Send { .. });
-        let queue = if sends { &mut self.sends_waiting } else { &mut self.receives_waiting };
+        let receives = waiting.descriptor.posting.kind() == OpKind::Receive;
+        let queue = if receives { &mut self.receives_waiting } else { &mut self.sends_waiting };
         if !queue.is_empty() {
             return queue.push_back(waiting);
         }
         if let Some(waiting) = self.try_post(waiting) {
-            let queue = if sends { &mut self.sends_waiting } else { &mut self.receives_waiting };
+            let queue = if receives { &mut self.receives_waiting } else { &mut self.sends_waiting };
             queue.push_back(waiting);
         }
     }
@@ -183,7 +182,10 @@ impl Engine {
     /// Posts one. It comes back if the engine has no room for it now.
     fn try_post(&mut self, waiting: Waiting) -> Option<Waiting> {
         let Waiting { descriptor, memory } = waiting;
-        let (segments, kind) = (memory.segments(), kind_of(&descriptor));
+        let sent = descriptor.payload_and_room().0 as usize;
+        let (payload, room) = (memory.part(0, sent), memory.part(sent, usize::MAX));
+        // Of an atomic operation, which has as much to compare with as operands.
+        let half = (memory.part(0, sent / 2), memory.part(sent / 2, sent / 2));
         let place = match self.operations.add(operation(&descriptor, Some(memory))) {
             Some(place) => place,
             None => {
@@ -192,42 +194,13 @@ impl Engine {
                 return None;
             }
         };
-        // SAFETY (both): the memory is kept with the operation until its last end was handed out, or the node was closed (`memory`).
-        let posted = match descriptor.posting {
-            Posting::Send { .. } => {
-                let send =
-                    SendDescriptor { context: place, ..send_of(&descriptor, segments, None) };
-                // SAFETY: see above.
-                unsafe { self.desk.send(send, is_more(&descriptor)) }
-            }
-            Posting::Receive { selector, claim } => {
-                let receive = ReceiveDescriptor {
-                    endpoint: descriptor.endpoint,
-                    selector,
-                    segments,
-                    claim,
-                    context: place,
-                };
-                // SAFETY: see above.
-                unsafe { self.desk.receive(receive, None) }.map(RawSend::Flying)
-            }
-            Posting::MultiReceive { selector, least_free } => {
-                let receive = ReceiveDescriptor {
-                    endpoint: descriptor.endpoint,
-                    selector,
-                    segments,
-                    claim: None,
-                    context: place,
-                };
-                // SAFETY: see above.
-                unsafe { self.desk.receive(receive, Some(least_free)) }.map(RawSend::Flying)
-            }
-        };
+        // SAFETY: the memory is kept with the operation until its last end was handed out, or the node was closed (`memory`).
+        let posted = unsafe { self.hand_over(&descriptor, place, (payload, half), room) };
         match posted {
             Ok(RawSend::Flying(op)) => self.began(place, op),
             Ok(RawSend::Over(status)) => {
                 self.operations.remove(place);
-                self.sent(&descriptor, status);
+                self.was_over(&descriptor, status);
             }
             Err(PostError::Busy | PostError::Exhausted | PostError::PoolFull) => {
                 let memory = self.operations.remove(place)?.memory?;
@@ -235,17 +208,79 @@ impl Engine {
             }
             Err(error) => {
                 self.operations.remove(place);
-                if kind == OpKind::Send {
-                    self.sent(&descriptor, status_of(error));
-                } else {
-                    self.receives -= 1;
-                    self.held -= descriptor.bytes;
-                    let end = ended(&descriptor, status_of(error));
-                    self.outbox.say(told::END, end.emit());
-                }
+                self.was_over(&descriptor, status_of(error));
             }
         }
         None
+    }
+
+    /// Posts an operation, whose place among the others is its context. What is sent comes whole and, for operators that compare, in two halves.
+    ///
+    /// # Safety
+    ///
+    /// As for the [`Desk`](emp_host::Desk)'s posts.
+    unsafe fn hand_over(
+        &self,
+        descriptor: &Descriptor,
+        context: u64,
+        (payload, halves): (SegmentList, (SegmentList, SegmentList)),
+        room: SegmentList,
+    ) -> Result<RawSend, PostError> {
+        let Descriptor { endpoint, posting, .. } = *descriptor;
+        let receive = |selector, claim, room| ReceiveDescriptor {
+            endpoint,
+            selector,
+            segments: room,
+            claim,
+            context,
+        };
+        // SAFETY (all): as the caller promises.
+        match posting {
+            Posting::Send { .. } => {
+                let send = SendDescriptor { context, ..send_of(descriptor, payload, None) };
+                // SAFETY: see above.
+                return unsafe { self.desk.send(send, is_more(descriptor)) };
+            }
+            Posting::Receive { selector, claim } => {
+                // SAFETY: see above.
+                unsafe { self.desk.receive(receive(selector, claim, room), None) }
+            }
+            Posting::MultiReceive { selector, least_free } => {
+                // SAFETY: see above.
+                unsafe { self.desk.receive(receive(selector, None, room), Some(least_free)) }
+            }
+            Posting::Put { target, immediate, completion } => {
+                let (segments, completion) = (payload, copied_already(completion));
+                let put =
+                    PutDescriptor { target, endpoint, segments, immediate, completion, context };
+                // SAFETY: see above.
+                unsafe { self.desk.put(put) }
+            }
+            Posting::Get { target } => {
+                let get = GetDescriptor { target, endpoint, segments: room, context };
+                // SAFETY: see above.
+                unsafe { self.desk.get(get) }
+            }
+            Posting::Atomic { target, operation, datatype, count, fetch } => {
+                let (operands, compare) =
+                    if operation.compares() { (halves.0, Some(halves.1)) } else { (payload, None) };
+                let fetch_into = fetch.then_some(room);
+                let atomic = AtomicDescriptor {
+                    target,
+                    endpoint,
+                    operation,
+                    datatype,
+                    count,
+                    operands,
+                    compare,
+                    fetch_into,
+                    context,
+                };
+                // SAFETY: see above.
+                unsafe { self.desk.atomic(atomic) }
+            }
+        }
+        .map(RawSend::Flying)
     }
 
     fn began(&mut self, place: u64, op: RawOp) {
@@ -254,24 +289,27 @@ impl Engine {
         }
     }
 
-    /// A send is over that had no completion.
-    fn sent(&mut self, descriptor: &Descriptor, status: Status) {
-        let Posting::Send { over, .. } = descriptor.posting else { return };
-        self.sends -= 1;
-        if over {
+    /// An operation is over that has no completion.
+    fn was_over(&mut self, descriptor: &Descriptor, status: Status) {
+        let receives = descriptor.posting.kind() == OpKind::Receive;
+        let count = if receives { &mut self.receives } else { &mut self.sends };
+        *count -= 1;
+        let end = ended(descriptor, status);
+        if is_over(descriptor) {
             self.outbox.retire();
             if status != Status::Ok {
-                self.undelivered(descriptor.endpoint, &ended(descriptor, status).completion);
+                self.notice(OpKind::Undelivered, descriptor.endpoint, &end.completion);
             }
         } else {
-            self.held -= descriptor.bytes;
-            self.outbox.say(told::END, ended(descriptor, status).emit());
+            let (payload, room) = descriptor.payload_and_room();
+            self.held -= payload + room;
+            self.outbox.say(told::END, end.emit());
         }
     }
 
-    /// A send that was over for the client was none.
-    pub(super) fn undelivered(&mut self, endpoint: u16, completion: &Completion) {
-        let op = emp_host::OpId::elsewhere(OpKind::Undelivered, 0, 0);
+    /// Something that is no end: a send that was over for the client was none, or another's put has come.
+    pub(super) fn notice(&mut self, kind: OpKind, endpoint: u16, completion: &Completion) {
+        let op = emp_host::OpId::elsewhere(kind, 0, 0);
         let notice = Completion { op, context: endpoint.into(), ..*completion };
         self.outbox.say(told::END, End { completion: notice }.emit());
     }
@@ -279,7 +317,7 @@ impl Engine {
     fn answer(&mut self, question: Question) -> Answer {
         match question {
             Question::Open(number) => Answer::Opened(self.desk.open(number)),
-            Question::Cancel(name) => Answer::Cancelled(self.cancel(name)),
+            Question::Cancel(name) => Answer::Done(self.cancel(name)),
             Question::Probe(number, selector, claim) => {
                 let found = self.desk.probe(number, selector, claim);
                 let look = (number, selector);
@@ -302,11 +340,21 @@ impl Engine {
                 let (free, all) = self.node.pool_slots();
                 Answer::Pool(free as u64, all as u64)
             }
+            Question::Export(export) => Answer::Exported(self.export(export)),
+            Question::Remove(key) => Answer::Done(self.desk.remove_region(key)),
+            Question::SetBase(key, base) => Answer::Done(self.desk.set_region_base(key, base)),
             Question::Close => {
                 self.close();
                 Answer::Closed
             }
         }
+    }
+
+    /// Exports memory of the client's, whose descriptor is in the bell if it has not been taken.
+    fn export(&mut self, export: Export) -> Result<RegionId, PostError> {
+        while self.hear() == Ok(Heard::Bell) {}
+        let Export { key, address, bytes, rights, endpoint } = export;
+        self.desk.export(key, (address, bytes), rights, endpoint)
     }
 
     fn cancel(&mut self, name: u64) -> bool {
@@ -317,9 +365,7 @@ impl Engine {
         let waits = |waiting: &Waiting| waiting.descriptor.op == name;
         let Some(at) = self.receives_waiting.iter().position(waits) else { return false };
         if let Some(Waiting { descriptor, .. }) = self.receives_waiting.remove(at) {
-            self.receives -= 1;
-            self.held -= descriptor.bytes;
-            self.outbox.say(told::END, ended(&descriptor, Status::Cancelled).emit());
+            self.was_over(&descriptor, Status::Cancelled);
         }
         true
     }
@@ -339,14 +385,14 @@ impl Engine {
             Tell::Hint(node, link, address) => self.desk.hint(node, link, address),
             Tell::Resolve(node, link, address) => self.desk.look_for(node, link, address),
             Tell::Collection(frames) => self.node.set_collection(frames),
+            Tell::Taken(count) if count > self.notified => {
+                self.wrong = Some(Wrong("more notifications than there were"));
+            }
+            Tell::Taken(count) => {
+                self.notified -= count;
+                self.desk.release_notifications(count as usize);
+            }
         }
-    }
-}
-
-fn kind_of(descriptor: &Descriptor) -> OpKind {
-    match descriptor.posting {
-        Posting::Send { .. } => OpKind::Send,
-        Posting::Receive { .. } | Posting::MultiReceive { .. } => OpKind::Receive,
     }
 }
 
@@ -354,10 +400,21 @@ fn is_more(descriptor: &Descriptor) -> bool {
     matches!(descriptor.posting, Posting::Send { more: true, .. })
 }
 
+/// It is over for the client, who is told if it was not delivered.
+fn is_over(descriptor: &Descriptor) -> bool {
+    matches!(descriptor.posting, Posting::Send { over: true, .. })
+}
+
+/// What is to be complete when it is copied: the service has done so.
+fn copied_already(completion: CompletionMode) -> CompletionMode {
+    let copied = completion == CompletionMode::Buffered;
+    if copied { CompletionMode::Auto } else { completion }
+}
+
 fn operation(descriptor: &Descriptor, memory: Option<Lent>) -> Operation {
-    let over = matches!(descriptor.posting, Posting::Send { over: true, .. });
-    let (name, endpoint) = (descriptor.op, descriptor.endpoint);
-    Operation { name, kind: kind_of(descriptor), over, endpoint, op: None, memory }
+    let Descriptor { op: name, endpoint, .. } = *descriptor;
+    let (payload, over) = (descriptor.payload_and_room().0 as usize, is_over(descriptor));
+    Operation { name, payload, over, endpoint, op: None, memory }
 }
 
 /// A client's send, as the firmware is told of it. Without `mode`, complete as the client has said.
@@ -371,9 +428,6 @@ fn send_of(
     else {
         unreachable!("it is a send")
     };
-    let copied = completion == CompletionMode::Buffered;
-    // The service has it copied already.
-    let said = if copied { CompletionMode::Auto } else { completion };
     SendDescriptor {
         to,
         endpoint: descriptor.endpoint,
@@ -382,7 +436,7 @@ fn send_of(
         segments,
         immediate,
         synchronous,
-        completion: mode.unwrap_or(said),
+        completion: mode.unwrap_or(copied_already(completion)),
         context: 0,
     }
 }
@@ -394,6 +448,7 @@ fn status_of(error: PostError) -> Status {
         PostError::NoClaim => Status::Abandoned,
         PostError::TooLong => Status::TooLong,
         PostError::MemoryFault => Status::MemoryFault,
+        PostError::Unsupported => Status::NoRights,
         _ => Status::NotFound,
     }
 }
@@ -404,7 +459,10 @@ fn ended(descriptor: &Descriptor, status: Status) -> End {
         Posting::Send { to, to_endpoint, match_bits, .. } => {
             (to, to_endpoint, match_bits, descriptor.bytes)
         }
-        _ => (NodeId::ANY, 0, 0, 0),
+        Posting::Receive { .. } | Posting::MultiReceive { .. } => (NodeId::ANY, 0, 0, 0),
+        Posting::Put { target, .. } | Posting::Get { target } | Posting::Atomic { target, .. } => {
+            (target.to, target.to_endpoint, target.key, descriptor.bytes)
+        }
     };
     End {
         completion: Completion {

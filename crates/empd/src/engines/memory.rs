@@ -38,18 +38,26 @@ impl Lent {
         Some(Self { at: NonNull::slice_from_raw_parts(at, bytes) })
     }
 
+    /// Bytes that are sent, and zeros behind them for what comes back. `None`: as above.
+    pub(super) fn with_room(payload: &[u8], room: usize) -> Option<Self> {
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(payload.len().checked_add(room)?).ok()?;
+        bytes.extend_from_slice(payload);
+        bytes.resize(payload.len() + room, 0);
+        Some(Self::new(bytes.into()))
+    }
+
     pub(super) fn len(&self) -> usize {
         self.at.len()
     }
 
-    /// As the firmware is told of it.
-    pub(super) fn segments(&self) -> SegmentList {
-        match self.len() {
-            0 => SegmentList::empty(),
-            bytes => {
-                let address = self.at.as_ptr().cast::<u8>().expose_provenance() as u64;
-                SegmentList::one(Segment { address, bytes: bytes as u64 })
-            }
+    /// A part of it as the firmware is told of it, cut to what there is.
+    pub(super) fn part(&self, from: usize, bytes: usize) -> SegmentList {
+        let address = self.at.as_ptr().cast::<u8>().expose_provenance() as u64;
+        let all = Segment { address, bytes: self.len() as u64 };
+        match all.part(from as u64, bytes as u64) {
+            Segment { bytes: 0, .. } => SegmentList::empty(),
+            part => SegmentList::one(part),
         }
     }
 

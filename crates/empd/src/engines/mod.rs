@@ -4,6 +4,7 @@
 //! and nobody else. No memory of a client is ever named to an engine: payloads are copied in and out (docs/decisions/0086). An engine is itself
 //! a client of the [`switch`](crate::switch): so its frames are checked, shared out and counted as any client's, for the user whose it is.
 
+mod apart;
 mod engine;
 mod intake;
 mod memory;
@@ -11,7 +12,7 @@ mod operations;
 mod outbox;
 
 use std::collections::HashMap;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -37,6 +38,10 @@ pub struct Options {
     pub polling: Polling,
     /// Bytes that an engine keeps for its client at most: of messages that are sent, and of buffers for those that are received.
     pub held_bytes_max: u64,
+    /// Operations that an engine has under way for its client at most, and as many receives: each takes a quarter of a kilobyte.
+    pub operations_max: usize,
+    /// Messages that it holds before there are receives for them, at most; likewise.
+    pub incoming_max: usize,
     /// Engines of one user.
     pub per_user: usize,
 }
@@ -52,8 +57,8 @@ pub struct Given {
     pub bell: OwnedFd,
 }
 
-/// How long the door waits for an engine to say goodbye.
-const MAKING_WAY: Duration = Duration::from_millis(200);
+/// How long engines may take to say goodbye when the service ends: one that reaches for memory that somebody keeps from it is left behind.
+const GOODBYE: Duration = Duration::from_secs(2);
 
 /// Goes on.
 const SERVES: u8 = 0;
@@ -136,6 +141,19 @@ impl Engines {
         self.owners.get(&node).copied()
     }
 
+    /// Whether an engine of that identity, whose program has ended, still delivers what that sent. It does so no longer, if its user has another
+    /// program that wants to be that node: ask again in a moment.
+    pub fn makes_way(&mut self, user: u32, node: NodeId) -> bool {
+        self.sweep();
+        let its = self.running.iter().find(|running| running.shared.node == node);
+        let Some(Running { shared, .. }) = its else { return false };
+        if self.owners.get(&node) != Some(&user) || shared.state() == SERVES {
+            return false;
+        }
+        shared.turn_to(ENDS);
+        true
+    }
+
     /// Gives a client an engine, on these interfaces.
     ///
     /// # Errors
@@ -147,7 +165,7 @@ impl Engines {
         wanted: Wanted,
         interfaces: Vec<String>,
     ) -> Result<Given, String> {
-        self.make_way(user, wanted.node);
+        self.sweep();
         match self.user_of(wanted.node) {
             Some(owner) if owner == user => {
                 return Err(format!(
@@ -174,32 +192,21 @@ impl Engines {
         let state = AtomicU8::new(SERVES);
         let started = AtomicBool::new(false);
         let shared = Arc::new(Shared { client, node, state, started, ringer, news });
+        let moved = [channel.bell(), kept.as_fd(), wakeup.descriptor()];
+        let (share, taker) = apart::share(&moved);
         let start = engine::Start { wanted, interfaces, channel, memory: kept, wakeup };
         let (its, options) = (Arc::clone(&shared), self.options.clone());
         let thread = std::thread::Builder::new().name("engine".into());
-        let thread = thread.spawn(move || engine::run(start, &options, &its));
+        let thread = thread.spawn(move || {
+            taker.leave(&[its.ringer.descriptor(), its.news.ringer.descriptor()]);
+            engine::run(start, &options, &its);
+        });
         let thread = Some(thread.map_err(|error| failed("starting an engine", &error))?);
+        share.close();
         self.owners.insert(node, user);
         self.running.push(Running { shared, thread });
         let answer = Seated { memory_bytes: MEMORY_BYTES as u32 };
         Ok(Given { answer, memory, bell: others })
-    }
-
-    /// An engine of that identity whose program has ended delivers no longer if a new one of its user's wants its place. Waits for that, a moment
-    /// at most.
-    fn make_way(&mut self, user: u32, node: NodeId) {
-        self.sweep();
-        let mut its = self.running.iter().filter(|running| running.shared.node == node);
-        let Some(shared) = its.next().map(|running| Arc::clone(&running.shared)) else { return };
-        if self.owners.get(&node) != Some(&user) || shared.state() == SERVES {
-            return;
-        }
-        shared.turn_to(ENDS);
-        let since = Instant::now();
-        while self.owners.contains_key(&node) && since.elapsed() < MAKING_WAY {
-            std::thread::sleep(Duration::from_millis(1));
-            self.sweep();
-        }
     }
 
     /// A client is gone. Its engine delivers what was sent, for as long as the client has said. Unknown numbers mean nothing.
@@ -250,10 +257,10 @@ impl Engines {
 impl Drop for Engines {
     fn drop(&mut self) {
         self.running.iter().for_each(|running| running.shared.turn_to(ENDS));
-        for running in &mut self.running {
-            if let Some(thread) = running.thread.take() {
-                let _ = thread.join();
-            }
+        let since = Instant::now();
+        while !self.running.is_empty() && since.elapsed() < GOODBYE {
+            std::thread::sleep(Duration::from_millis(1));
+            self.sweep();
         }
     }
 }

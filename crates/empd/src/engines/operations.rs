@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use emp_host::{OpKind, RawOp};
+use emp_host::RawOp;
 
 use super::memory::Lent;
 
@@ -10,7 +10,8 @@ use super::memory::Lent;
 pub(super) struct Operation {
     /// What the client calls it.
     pub(super) name: u64,
-    pub(super) kind: OpKind,
+    /// Bytes of the memory that are sent; behind them is what comes back.
+    pub(super) payload: usize,
     /// It is over for the client, who hears of a failure only.
     pub(super) over: bool,
     /// The endpoint that it was posted at.
@@ -74,7 +75,7 @@ mod tests {
     fn names_are_the_clients_and_used_once_at_a_time() {
         let operation = |name, over| Operation {
             name,
-            kind: OpKind::Send,
+            payload: 3,
             over,
             endpoint: 1,
             op: None,

@@ -163,6 +163,8 @@ pub fn become_nobody() {
         assert_eq!(libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<libc::gid_t>()), 0);
         assert_eq!(libc::syscall(libc::SYS_setresgid, NOBODY, NOBODY, NOBODY), 0);
         assert_eq!(libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY), 0);
+        // As if it had been executed as that user.
+        assert_eq!(libc::prctl(libc::PR_SET_DUMPABLE, 1), 0);
     }
 }
 

@@ -11,11 +11,11 @@ use crate::common::{Successor, signal, until};
 use crate::{LONG, Place, on, pair, pattern};
 
 /// A child of this process that was forked to be a program of its own, and is killed with this value.
-struct Child(libc::pid_t);
+pub struct Child(libc::pid_t);
 
 impl Child {
     /// Runs `work` in a child, which then waits to be killed.
-    fn start(work: impl FnOnce()) -> Self {
+    pub fn start(work: impl FnOnce()) -> Self {
         // SAFETY: the child makes a node of its own, uses nothing of this process's nodes, and never returns to the test.
         let child = unsafe { libc::fork() };
         assert!(child >= 0);
@@ -30,8 +30,16 @@ impl Child {
         Self(child)
     }
 
-    fn signal(&self, number: libc::c_int) {
+    pub fn signal(&self, number: libc::c_int) {
         signal(self.0 as u32, number);
+    }
+
+    /// Waits until it has stopped itself.
+    pub fn await_stop(&self) {
+        let mut status = 0;
+        // SAFETY: the status is written to where it is; the child is ours.
+        let stopped = unsafe { libc::waitpid(self.0, &raw mut status, libc::WUNTRACED) };
+        assert!(stopped == self.0 && libc::WIFSTOPPED(status));
     }
 }
 
@@ -43,7 +51,8 @@ impl Drop for Child {
     }
 }
 
-fn receive(endpoint: &Endpoint, bits: u64, bytes: usize) -> Vec<u8> {
+/// One message.
+pub fn receive(endpoint: &Endpoint, bits: u64, bytes: usize) -> Vec<u8> {
     let got = endpoint.receive_wait(Selector::bits(bits), vec![0; bytes], LONG);
     got.expect("it comes").buffer
 }
@@ -73,10 +82,7 @@ fn messages_move_while_the_program_is_stopped() {
         });
         receive(&to_b, 1, 4);
         to_b.send_wait(("a", 1), 3, vec![1u8], LONG).expect("it goes");
-        let mut status = 0;
-        // SAFETY: the status is written to where it is; the child is ours.
-        let stopped = unsafe { libc::waitpid(child.0, &raw mut status, libc::WUNTRACED) };
-        assert!(stopped == child.0 && libc::WIFSTOPPED(status));
+        child.await_stop();
         for i in 0..8 {
             assert!(receive(&to_b, 10 + i, 15_000) == pattern(15_000, i), "message {i}");
         }

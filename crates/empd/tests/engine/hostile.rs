@@ -12,8 +12,9 @@ use emp_link::service::{EngineSeat, ask_engine};
 use crate::common::until;
 use crate::{LONG, Place, pair, pattern};
 
-fn seat(socket: &Path, node: u64) -> EngineSeat {
-    let wanted = Engine {
+/// A request for an engine.
+pub fn wanted(node: u64) -> Engine {
+    Engine {
         node: NodeId(node),
         epoch: 1,
         seed: node,
@@ -21,13 +22,19 @@ fn seat(socket: &Path, node: u64) -> EngineSeat {
         profile: "default".into(),
         collection: 16,
         patience_ns: 1_000_000_000,
+        eager_bytes: [1 << 16, 1 << 19],
         operations_max: 64,
         incoming_max: 64,
         end_to_end: false,
         linger_ms: 0,
+        faults: String::new(),
         name: String::from("liar"),
-    };
-    ask_engine(socket, &wanted, LONG).expect("it does not know yet")
+    }
+}
+
+/// Its client's seat.
+pub fn seat(socket: &Path, node: u64) -> EngineSeat {
+    ask_engine(socket, &wanted(node), LONG).expect("it does not know yet")
 }
 
 /// Long enough for most that are put out.
@@ -142,7 +149,7 @@ fn what_cannot_be_ends_the_client_alone() {
     });
     assert!(place.service.is_up());
     until("the log says why of each", || place.service.log().matches("put out: ").count() == all);
-    assert!(place.service.log().contains("put out: a descriptor of a form that there is not"));
+    assert!(place.service.log().contains("put out: a descriptor of a kind that there is not"));
 }
 
 #[test]

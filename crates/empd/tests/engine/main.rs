@@ -3,16 +3,24 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+#[path = "../../../host/tests/exercises/mod.rs"]
+mod exercises;
+#[path = "../../../host/tests/common/mod.rs"]
+mod pairs;
+
 mod fates;
 mod hostile;
 mod messages;
+mod regions;
+mod scribbles;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use common::{Service, become_nobody};
-use emp_host::{Board, Node, NodeBuilder};
+use emp_host::{AutoLinks, Board, Node, NodeBuilder, Want};
 use emp_testing::lab::{INTERFACE, Lab};
+pub use pairs::pattern;
 
 /// Long against anything that should happen on a busy machine.
 pub const LONG: Duration = Duration::from_secs(30);
@@ -39,6 +47,26 @@ impl Place {
         Some(Self { service, lab })
     }
 
+    /// A node on the other host that is root's, and one with an engine in the service.
+    pub fn elsewhere_and_here(&self) -> (Node, Node) {
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                self.lab.inside(1, || {
+                    let auto = AutoLinks {
+                        want: Want::Packet,
+                        interfaces: vec![INTERFACE.into()],
+                        memory: false,
+                        ..AutoLinks::default()
+                    };
+                    let builder = Node::builder().name("b").auto_links(auto).board(Board::Thread);
+                    builder.start().expect("root may")
+                })
+            });
+            let one = self.as_nobody(|socket| on(&socket, "a").start().expect("anyone may"));
+            (other.join().expect("it starts"), one)
+        })
+    }
+
     /// Runs something on the host of the service as a user without any privilege.
     pub fn as_nobody<T: Send>(&self, work: impl FnOnce(PathBuf) -> T + Send) -> T {
         let socket = self.service.socket();
@@ -58,16 +86,4 @@ pub fn on(socket: &std::path::Path, name: &str) -> NodeBuilder {
 pub fn pair(socket: &std::path::Path) -> (Node, Node) {
     let start = |name| on(socket, name).start().expect("the service gives an engine");
     (start("a"), start("b"))
-}
-
-/// Bytes that differ by place and by seed.
-pub fn pattern(bytes: usize, seed: u64) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 32) as u8
-    };
-    (0..bytes).map(|_| next()).collect()
 }

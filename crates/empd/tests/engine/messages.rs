@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use emp_host::{
-    Board, BuildError, CompletionMode, Endpoint, Node, PostError, RefusedReason, Scatter, Selector,
+    BuildError, CompletionMode, Endpoint, Node, PostError, RefusedReason, Scatter, Selector,
     SendOptions, Status, WaitError, Want, wait_all,
 };
 use emp_testing::lab::INTERFACE;
@@ -71,22 +71,7 @@ fn all_sizes_go_both_ways_between_two_programs_of_one_service() {
 #[test]
 fn all_sizes_go_to_a_node_of_another_host_and_back() {
     let Some(place) = Place::new() else { return };
-    let (there, here) = std::thread::scope(|scope| {
-        let other = scope.spawn(|| {
-            place.lab.inside(1, || {
-                let auto = emp_host::AutoLinks {
-                    want: Want::Packet,
-                    interfaces: vec![INTERFACE.into()],
-                    memory: false,
-                    ..emp_host::AutoLinks::default()
-                };
-                let builder = Node::builder().name("b").auto_links(auto).board(Board::Thread);
-                builder.start().expect("root may")
-            })
-        });
-        let one = place.as_nobody(|socket| on(&socket, "a").start().expect("anyone may"));
-        (other.join().expect("it starts"), one)
-    });
+    let (there, here) = place.elsewhere_and_here();
     let (a, b) = endpoints((&here, &there));
     all_sizes(&a, &b);
     all_sizes(&b, &a);
@@ -243,10 +228,6 @@ fn an_endpoint_that_is_closed_ends_its_receives_and_can_be_opened_again() {
 fn what_is_not_done_there_is_refused_with_a_line() {
     let Some(place) = Place::new() else { return };
     place.as_nobody(|socket| {
-        let (a, _b) = pair(&socket);
-        let refused = a.export(vec![0u8; 100]);
-        let line = refused.expect_err("refused").to_string();
-        assert!(line.contains("daemon board"), "{line}");
         let line = |builder: emp_host::NodeBuilder| match builder.start() {
             Err(BuildError::Engine(line)) => line,
             Err(other) => panic!("{other}"),

@@ -4,7 +4,7 @@
 
 use core::hint::cold_path;
 
-use emp_wire::{Atomic, Epoch, HEADER_BYTES, NodeId};
+use emp_wire::{Epoch, HEADER_BYTES, NodeId};
 
 use crate::descriptor::{CompletionMode, OpId, PostError, Posted, SendDescriptor};
 use crate::engine::Firmware;
@@ -276,7 +276,7 @@ impl Firmware {
         exit: Option<Exit<'_>>,
         depart: impl FnOnce(Option<Leaving<'_>>) -> Time,
     ) -> Result<Posted, PostError> {
-        self.check_atomic(&atomic)?;
+        atomic.check(self.atomic_bytes_max() as u64)?;
         let fetch = match atomic.fetch_into.clone() {
             Some(into) => {
                 let peer = self.destination(last, atomic.target.to, atomic.endpoint)?;
@@ -303,26 +303,5 @@ impl Firmware {
     /// that takes smaller frames takes less: then the operation ends with [`Status::TooLong`](crate::Status::TooLong).
     pub fn atomic_bytes_max(&self) -> usize {
         usize::from(self.peers.lengths.usual()) - HEADER_BYTES - emp_wire::ATOMIC_BYTES
-    }
-
-    fn check_atomic(&self, atomic: &AtomicDescriptor) -> Result<(), PostError> {
-        let AtomicDescriptor { operation, datatype, count, .. } = *atomic;
-        let bytes = Atomic::element_bytes((datatype, count));
-        let fits = |list: &Option<crate::memory::SegmentList>, wanted: bool| match list {
-            Some(list) => wanted && list.bytes() == bytes,
-            None => !wanted,
-        };
-        let operand_bytes = if operation.has_operands() { bytes } else { 0 };
-        let fetch = &atomic.fetch_into;
-        let sane = count > 0
-            && operation.defined_for(datatype)
-            && atomic.operands.bytes() == operand_bytes
-            && fits(&atomic.compare, operation.compares())
-            && fits(fetch, fetch.is_some());
-        if !sane {
-            return Err(PostError::Unsupported);
-        }
-        let payload = Atomic::payload_bytes(operation, bytes).max(bytes);
-        if payload > self.atomic_bytes_max() as u64 { Err(PostError::TooLong) } else { Ok(()) }
     }
 }

@@ -2,9 +2,9 @@
 
 pub(crate) mod arithmetic;
 
-use emp_wire::{AtomicOp, Datatype, NodeId};
+use emp_wire::{Atomic, AtomicOp, Datatype, NodeId};
 
-use crate::descriptor::CompletionMode;
+use crate::descriptor::{CompletionMode, PostError};
 use crate::memory::SegmentList;
 
 /// What other nodes may do with an exported region (V29). Atomics that change memory need
@@ -116,4 +116,32 @@ pub struct AtomicDescriptor {
     pub fetch_into: Option<SegmentList>,
     /// Given back in the completion.
     pub context: u64,
+}
+
+impl AtomicDescriptor {
+    /// Whether it is one, of at most so many bytes of operands ([`Firmware::atomic_bytes_max`](crate::Firmware::atomic_bytes_max)).
+    ///
+    /// # Errors
+    ///
+    /// [`PostError::Unsupported`]; [`PostError::TooLong`].
+    pub fn check(&self, bytes_max: u64) -> Result<(), PostError> {
+        let Self { operation, datatype, count, .. } = *self;
+        let bytes = Atomic::element_bytes((datatype, count));
+        let fits = |list: &Option<SegmentList>, wanted: bool| match list {
+            Some(list) => wanted && list.bytes() == bytes,
+            None => !wanted,
+        };
+        let operand_bytes = if operation.has_operands() { bytes } else { 0 };
+        let fetch = &self.fetch_into;
+        let sane = count > 0
+            && operation.defined_for(datatype)
+            && self.operands.bytes() == operand_bytes
+            && fits(&self.compare, operation.compares())
+            && fits(fetch, fetch.is_some());
+        if !sane {
+            return Err(PostError::Unsupported);
+        }
+        let payload = Atomic::payload_bytes(operation, bytes).max(bytes);
+        if payload > bytes_max { Err(PostError::TooLong) } else { Ok(()) }
+    }
 }

@@ -19,6 +19,8 @@ pub struct Facts {
     pub buffered_bytes_max: u64,
     /// Longest message that fits one frame to any peer.
     pub single_frame_bytes_max: u64,
+    /// Most bytes of operands of an atomic operation.
+    pub atomic_bytes_max: u64,
     /// Its interfaces, by index of link.
     pub interfaces: Vec<Interface>,
 }
@@ -43,6 +45,7 @@ impl Facts {
             .long(self.held_bytes_max)
             .long(self.buffered_bytes_max)
             .long(self.single_frame_bytes_max)
+            .long(self.atomic_bytes_max)
             .byte(count as u8);
         let interfaces = self.interfaces.iter().take(INTERFACES_MAX);
         let add = |writer: Writer, interface: &Interface| {
@@ -64,6 +67,7 @@ impl Facts {
             held_bytes_max: fields.long()?,
             buffered_bytes_max: fields.long()?,
             single_frame_bytes_max: fields.long()?,
+            atomic_bytes_max: fields.long()?,
             interfaces: Vec::new(),
         };
         for _ in 0..fields.byte()? {
@@ -94,6 +98,7 @@ mod tests {
             held_bytes_max: 2,
             buffered_bytes_max: 3,
             single_frame_bytes_max: 4,
+            atomic_bytes_max: 5,
             interfaces: vec![interface.clone(), interface],
         };
         let bytes = facts.emit();

@@ -4,13 +4,14 @@ use emp_firmware::{OpId, OpKind, SegmentList};
 
 /// One operation.
 pub(super) struct Flight {
+    pub(super) kind: OpKind,
     /// Of the program's slot.
     pub(super) context: u64,
     /// The endpoint that it was posted at.
     pub(super) endpoint: u16,
     /// What it counts of what the service keeps.
     pub(super) bytes: u64,
-    /// Where received bytes go; of a send, nothing.
+    /// Where bytes that come go; of what brings none, nothing.
     pub(super) into: Option<SegmentList>,
     /// It has ended for the program, and counts until the service has said so.
     pub(super) given_up: bool,
@@ -34,7 +35,8 @@ pub(super) struct Flights {
 
 impl Flights {
     /// Keeps an operation, and names it.
-    pub(super) fn add(&mut self, kind: OpKind, flight: Flight) -> OpId {
+    pub(super) fn add(&mut self, flight: Flight) -> OpId {
+        let kind = flight.kind;
         let index = self.free.pop().unwrap_or_else(|| {
             self.places.push(Place::default());
             (self.places.len() - 1) as u32
@@ -47,16 +49,14 @@ impl Flights {
     }
 
     fn count(&mut self, kind: OpKind) -> &mut u64 {
-        if kind == OpKind::Send { &mut self.sends } else { &mut self.receives }
+        if kind == OpKind::Receive { &mut self.receives } else { &mut self.sends }
     }
 
     fn index(&self, op: OpId) -> Option<usize> {
         let index = op.place() as usize;
         let place = self.places.get(index)?;
         let flight = place.flight.as_ref()?;
-        let receives = flight.into.is_some();
-        let same = OpId::elsewhere(op.kind(), op.place(), place.generation) == op;
-        (same && receives == (op.kind() == OpKind::Receive)).then_some(index)
+        (OpId::elsewhere(flight.kind, op.place(), place.generation) == op).then_some(index)
     }
 
     /// An operation that has not ended.
@@ -81,9 +81,10 @@ impl Flights {
         let mut given_up = Vec::new();
         for (index, place) in self.places.iter_mut().enumerate() {
             let Some(flight) = &mut place.flight else { continue };
-            if flight.into.is_some() && flight.endpoint == endpoint && !flight.given_up {
+            let here = flight.kind == OpKind::Receive && flight.endpoint == endpoint;
+            if here && !flight.given_up {
                 flight.given_up = true;
-                flight.into = Some(SegmentList::empty());
+                flight.into = None;
                 let op = OpId::elsewhere(OpKind::Receive, index as u32, place.generation);
                 given_up.push((op, flight.context));
             }
@@ -91,7 +92,7 @@ impl Flights {
         given_up
     }
 
-    /// Sends under way.
+    /// Operations under way that are no receives.
     pub(super) const fn sends(&self) -> u64 {
         self.sends
     }
@@ -111,16 +112,16 @@ impl Flights {
 mod tests {
     use super::*;
 
-    fn flight(into: bool) -> Flight {
-        let into = into.then(SegmentList::empty);
-        Flight { context: 5, endpoint: 1, bytes: 10, into, given_up: false }
+    fn flight(kind: OpKind) -> Flight {
+        let into = (kind != OpKind::Send).then(SegmentList::empty);
+        Flight { kind, context: 5, endpoint: 1, bytes: 10, into, given_up: false }
     }
 
     #[test]
     fn an_operation_is_found_until_it_has_ended() {
         let mut flights = Flights::default();
-        let send = flights.add(OpKind::Send, flight(false));
-        let receive = flights.add(OpKind::Receive, flight(true));
+        let send = flights.add(flight(OpKind::Send));
+        let receive = flights.add(flight(OpKind::Receive));
         assert_eq!((flights.sends(), flights.receives(), flights.bytes()), (1, 1, 20));
         assert!(flights.give_up(2).is_empty());
         assert_eq!(flights.give_up(1), [(receive, 5)]);
@@ -130,9 +131,12 @@ mod tests {
         assert!(flights.get(other).is_none(), "a send is no receive");
         assert_eq!(flights.end(send).map(|flight| flight.context), Some(5));
         assert!(flights.end(send).is_none() && flights.get(send).is_none());
-        let again = flights.add(OpKind::Send, flight(false));
+        let again = flights.add(flight(OpKind::Send));
         assert!(again != send && again.place() == send.place());
         assert!(flights.get(send).is_none() && flights.get(again).is_some());
         assert_eq!((flights.sends(), flights.receives(), flights.bytes()), (1, 1, 20));
+        let get = flights.add(flight(OpKind::Get));
+        assert_eq!((flights.sends(), flights.receives(), flights.bytes()), (2, 1, 30));
+        assert!(flights.get(get).is_some() && flights.give_up(1).is_empty(), "gets go on");
     }
 }

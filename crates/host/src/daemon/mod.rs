@@ -3,7 +3,8 @@
 //!
 //! The program posts descriptors of 64 bytes ([`Descriptor`], E39 to E47), most with their payload behind them, and reads ends of 64 bytes
 //! ([`End`]). Questions are answered one by one; what needs no answer is told. All of it is copied before it is looked at, and what cannot be
-//! ends the channel ([`Wrong`]). No address of the program's is ever said.
+//! ends the channel ([`Wrong`]). An address of the program's is said of memory that it exports and of no other; the service reaches it by a
+//! descriptor that the program has given, and the kernel copies.
 
 mod codec;
 mod descriptor;
@@ -19,7 +20,7 @@ pub use descriptor::{DESCRIPTOR_BYTES, Descriptor, Posting};
 pub use end::{END_BYTES, End};
 pub use facts::{Facts, Interface};
 pub use news::{emit_event, parse_event};
-pub use questions::{Answer, Left, Question, Tell};
+pub use questions::{Answer, Export, Left, Question, Tell};
 
 /// Marks of the records that a program writes.
 pub mod said {

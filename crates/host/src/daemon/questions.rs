@@ -1,6 +1,6 @@
 //! What a program asks the service and is answered, and what it tells without an answer.
 
-use emp_firmware::{ClaimId, LinkIndex, PostError, ProbeInfo, Selector};
+use emp_firmware::{ClaimId, LinkIndex, PostError, ProbeInfo, RegionId, Rights, Selector};
 use emp_wire::{LinkAddress, NodeId};
 
 use crate::daemon::codec::{Fields, Writer, Wrong};
@@ -23,8 +23,29 @@ pub enum Question {
     Counters,
     /// Slots of the pool.
     Pool,
+    /// Export memory of the program's, which has given a descriptor of it before.
+    Export(Export),
+    /// Take a region back.
+    Remove(u64),
+    /// Have offsets in a region count from there.
+    SetBase(u64, u64),
     /// End the engine: all that is under way ends. It is the last question.
     Close,
+}
+
+/// What is to be exported.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Export {
+    /// Its key, if the program chooses one.
+    pub key: Option<u64>,
+    /// Where it is in the program's memory.
+    pub address: u64,
+    /// How long it is.
+    pub bytes: u64,
+    /// What others may do with it.
+    pub rights: Rights,
+    /// Who is notified if nobody else is.
+    pub endpoint: u16,
 }
 
 /// The answer to the question of its kind.
@@ -32,8 +53,8 @@ pub enum Question {
 pub enum Answer {
     /// Opened, or why not.
     Opened(Result<(), PostError>),
-    /// Whether it will end as cancelled.
-    Cancelled(bool),
+    /// Whether it was done: what was to be cancelled will end so, there was such a region.
+    Done(bool),
     /// What was found.
     Probed(Option<ProbeInfo>),
     /// What is left.
@@ -42,6 +63,8 @@ pub enum Answer {
     Counters(Vec<u64>),
     /// Free slots, and all.
     Pool(u64, u64),
+    /// Exported, or why not.
+    Exported(Result<RegionId, PostError>),
     /// It has ended.
     Closed,
 }
@@ -76,11 +99,29 @@ pub enum Tell {
     Resolve(NodeId, LinkIndex, LinkAddress),
     /// Frames that one acknowledgement covers.
     Collection(u32),
+    /// So many notifications were taken by the program's owner, and make room for others.
+    Taken(u64),
 }
 
-/// Refusals of endpoints, by number.
-const REFUSALS: [PostError; 3] =
-    [PostError::Closing, PostError::TooManyEndpoints, PostError::NoEndpoint];
+/// Refusals of endpoints and regions, by number.
+const REFUSALS: [PostError; 6] = [
+    PostError::Closing,
+    PostError::TooManyEndpoints,
+    PostError::NoEndpoint,
+    PostError::KeyTaken,
+    PostError::TooManyRegions,
+    PostError::MemoryFault,
+];
+
+/// A refusal's number: that of the first for those that there are not.
+fn put_refusal(writer: Writer, error: PostError) -> Writer {
+    let number = REFUSALS.iter().position(|one| *one == error);
+    writer.byte(number.unwrap_or(0) as u8)
+}
+
+fn take_refusal(fields: &mut Fields<'_>) -> Result<PostError, Wrong> {
+    REFUSALS.get(usize::from(fields.byte()?)).copied().ok_or(Wrong("no such refusal"))
+}
 
 impl Question {
     /// Its bytes.
@@ -101,6 +142,14 @@ impl Question {
             Self::Counters => writer.byte(5),
             Self::Pool => writer.byte(6),
             Self::Close => writer.byte(7),
+            Self::Export(Export { key, address, bytes, rights, endpoint }) => {
+                let writer = writer.byte(8).option(key).long(address).long(bytes);
+                let able = |rights_wanted| u8::from(rights.allow(rights_wanted));
+                let writer = writer.byte(able(Rights::REMOTE_READ));
+                writer.byte(able(Rights::REMOTE_WRITE)).half(endpoint)
+            }
+            Self::Remove(key) => writer.byte(9).long(key),
+            Self::SetBase(key, base) => writer.byte(10).long(key).long(base),
         }
         .0
     }
@@ -126,6 +175,16 @@ impl Question {
             5 => Self::Counters,
             6 => Self::Pool,
             7 => Self::Close,
+            8 => {
+                let (key, address, bytes) = (fields.option()?, fields.long()?, fields.long()?);
+                let mut rights = Rights::NONE;
+                for one in [Rights::REMOTE_READ, Rights::REMOTE_WRITE] {
+                    rights = if fields.truth()? { rights.with(one) } else { rights };
+                }
+                Self::Export(Export { key, address, bytes, rights, endpoint: fields.half()? })
+            }
+            9 => Self::Remove(fields.long()?),
+            10 => Self::SetBase(fields.long()?, fields.long()?),
             _ => return Err(Wrong("a question that there is not")),
         };
         fields.end()?;
@@ -138,12 +197,9 @@ impl Answer {
     pub fn emit(&self) -> Vec<u8> {
         let writer = Writer::default();
         match self {
-            Self::Opened(opened) => {
-                let refusal = |error: &PostError| REFUSALS.iter().position(|one| one == error);
-                let number = opened.as_ref().err().map(|error| refusal(error).unwrap_or(0) + 1);
-                writer.byte(1).byte(number.unwrap_or(0) as u8)
-            }
-            Self::Cancelled(cancelled) => writer.byte(2).byte((*cancelled).into()),
+            Self::Opened(Ok(())) => writer.byte(1).byte(1),
+            Self::Opened(Err(error)) => put_refusal(writer.byte(1).byte(0), *error),
+            Self::Done(done) => writer.byte(2).byte((*done).into()),
             Self::Probed(None) => writer.byte(3).byte(0),
             Self::Probed(Some(found)) => writer
                 .byte(3)
@@ -167,6 +223,10 @@ impl Answer {
             }
             Self::Pool(free, all) => writer.byte(6).long(*free).long(*all),
             Self::Closed => writer.byte(7),
+            Self::Exported(Ok(RegionId { key, generation })) => {
+                writer.byte(8).byte(1).long(*key).word(*generation)
+            }
+            Self::Exported(Err(error)) => put_refusal(writer.byte(8).byte(0), *error),
         }
         .0
     }
@@ -179,11 +239,9 @@ impl Answer {
     pub fn parse(bytes: &[u8]) -> Result<Self, Wrong> {
         let mut fields = Fields(bytes);
         let answer = match fields.byte()? {
-            1 => Self::Opened(match fields.byte()? {
-                0 => Ok(()),
-                number => Err(*REFUSALS.get(usize::from(number) - 1).unwrap_or(&REFUSALS[0])),
-            }),
-            2 => Self::Cancelled(fields.truth()?),
+            1 if fields.truth()? => Self::Opened(Ok(())),
+            1 => Self::Opened(Err(take_refusal(&mut fields)?)),
+            2 => Self::Done(fields.truth()?),
             3 => Self::Probed(if fields.truth()? { Some(probed(&mut fields)?) } else { None }),
             4 => {
                 let drained = fields.truth()?;
@@ -199,6 +257,11 @@ impl Answer {
             }
             6 => Self::Pool(fields.long()?, fields.long()?),
             7 => Self::Closed,
+            8 if fields.truth()? => {
+                let (key, generation) = (fields.long()?, fields.word()?);
+                Self::Exported(Ok(RegionId { key, generation }))
+            }
+            8 => Self::Exported(Err(take_refusal(&mut fields)?)),
             _ => return Err(Wrong("an answer that there is not")),
         };
         fields.end()?;
@@ -223,11 +286,14 @@ pub(super) fn put_address(writer: Writer, address: &LinkAddress) -> Writer {
     writer.byte(address.family() as u8).byte(bytes.len() as u8).bytes(bytes)
 }
 
-/// The same, read. Addresses that name no place on a wire are those of everyone.
+/// The same, read. Addresses that name no place on a wire are those of everyone, or of who is behind relays.
 pub(super) fn take_address(fields: &mut Fields<'_>) -> Result<LinkAddress, Wrong> {
     let (family, length) = (fields.byte()?, fields.byte()?);
     let bytes = fields.bytes(length.into())?;
-    Ok(LinkAddress::told(family, bytes).unwrap_or(LinkAddress::EVERYONE))
+    let beyond = LinkAddress::BEYOND;
+    let is_beyond = beyond.family() as u8 == family && beyond.bytes() == bytes;
+    let all = if is_beyond { beyond } else { LinkAddress::EVERYONE };
+    Ok(LinkAddress::told(family, bytes).unwrap_or(all))
 }
 
 impl Tell {
@@ -245,6 +311,7 @@ impl Tell {
             Self::Hint(node, link, address) => place(writer.byte(5), *node, *link, address),
             Self::Resolve(node, link, address) => place(writer.byte(6), *node, *link, address),
             Self::Collection(frames) => writer.byte(7).word(*frames),
+            Self::Taken(count) => writer.byte(8).long(*count),
         }
         .0
     }
@@ -268,6 +335,7 @@ impl Tell {
                 told(node, link, address)
             }
             7 => Self::Collection(fields.word()?),
+            8 => Self::Taken(fields.long()?),
             _ => return Err(Wrong("something told that there is not")),
         };
         fields.end()?;
@@ -295,6 +363,15 @@ mod tests {
             Question::Counters,
             Question::Pool,
             Question::Close,
+            Question::Export(Export {
+                key: Some(9),
+                address: 1 << 40,
+                bytes: 77,
+                rights: Rights::REMOTE_WRITE,
+                endpoint: 5,
+            }),
+            Question::Remove(9),
+            Question::SetBase(9, 1 << 50),
         ] {
             assert_eq!(Question::parse(&question.emit()), Ok(question));
         }
@@ -311,7 +388,9 @@ mod tests {
         for answer in [
             Answer::Opened(Ok(())),
             Answer::Opened(Err(PostError::TooManyEndpoints)),
-            Answer::Cancelled(true),
+            Answer::Done(true),
+            Answer::Exported(Ok(RegionId { key: 9, generation: 3 })),
+            Answer::Exported(Err(PostError::KeyTaken)),
             Answer::Probed(None),
             Answer::Probed(Some(found)),
             Answer::Left(left),
@@ -329,7 +408,9 @@ mod tests {
             Tell::Discard(ClaimId::from_bits(6)),
             Tell::Hint(NodeId(1), LinkIndex(2), mac),
             Tell::Resolve(NodeId(1), LinkIndex(2), LinkAddress::EVERYONE),
+            Tell::Resolve(NodeId(1), LinkIndex(2), LinkAddress::BEYOND),
             Tell::Collection(7),
+            Tell::Taken(8),
         ] {
             assert_eq!(Tell::parse(&told.emit()), Ok(told));
         }
@@ -338,7 +419,7 @@ mod tests {
     proptest! {
         /// Whatever comes, it is read or refused.
         #[test]
-        fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..80), kind in 0u8..9) {
+        fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..80), kind in 0u8..12) {
             let mut bytes = bytes;
             if let Some(first) = bytes.first_mut() {
                 *first = kind;

@@ -1,8 +1,9 @@
 //! A program's side of an engine in the service: posts go into one ring, what has ended comes out of the other. The program copies: what it
-//! sends into the ring, and what was received out of it.
+//! sends into the ring, and what was received out of it. Memory that it exports is read and written by the service.
 
 mod asking;
 mod posts;
+mod regions;
 
 use std::collections::{HashSet, VecDeque};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -57,6 +58,10 @@ pub(crate) struct Remote {
     over: Option<String>,
     /// Whoever drives this was told so.
     left: bool,
+    /// The service has a descriptor of this program's memory.
+    memory_given: bool,
+    /// The service's end of the bell is closed: its engine has ended.
+    gone: bool,
 }
 
 impl Remote {
@@ -83,6 +88,8 @@ impl Remote {
             looks: 0,
             over: None,
             left: false,
+            memory_given: false,
+            gone: false,
         };
         remote.wait_until(|remote| remote.facts.operations_max != 0);
         match remote.over.take() {
@@ -186,12 +193,12 @@ impl Remote {
         self.looks = 0;
         match self.channel.listen() {
             Ok(Heard::Bell | Heard::Nothing) => {}
-            // What it said last is read first.
-            Ok(Heard::Gone) if self.channel.ready() && !self.is_over() => {
+            Ok(Heard::Gone) => {
+                self.gone = true;
+                // What it said last is read first.
                 while self.read_one() {}
                 self.end("the service has ended");
             }
-            Ok(Heard::Gone) => self.end("the service has ended"),
             Err(broken) => self.end(&broken.to_string()),
         }
     }

@@ -4,7 +4,8 @@
 //!
 //! Peers write to a region at any time, so no reference to its bytes may ever exist outside the node's lock: the firmware
 //! touches memory only with that lock held, and so does [`Region::read`] and [`Region::write`], which copy. The bytes are
-//! kept in a [`Held`], through which nothing else reaches them, until the firmware has forgotten the region.
+//! kept in a [`Held`], through which nothing else reaches them, until the firmware has forgotten the region. Where the firmware is in another
+//! process, the kernel copies on both sides.
 
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
@@ -13,7 +14,6 @@ use emp_firmware::{RegionId, RemoteRegion, Rights, Segment};
 
 use crate::endpoint::error::{Refused, RefusedReason};
 use crate::memory::buffer::Held;
-use crate::memory::pointer;
 use crate::node::handle::{Node, NodeInner};
 
 /// Most bytes that are copied while the node's lock is held: about 10 µs, so that others get their turn.
@@ -123,8 +123,8 @@ impl Region {
         self.check(offset, into.len());
         for (nth, piece) in into.chunks_mut(COPY_AT_ONCE).enumerate() {
             let part = self.part(offset + nth * COPY_AT_ONCE, piece.len());
-            // SAFETY: the part is within the vector, which nobody else accesses meanwhile.
-            self.node.seat.hold_still(|| unsafe { pointer::copy_out(part, piece) });
+            // SAFETY: the part is within the vector, which the region keeps.
+            unsafe { self.node.seat.copy_out(part, piece) };
         }
     }
 
@@ -140,7 +140,7 @@ impl Region {
         for (nth, piece) in from.chunks(COPY_AT_ONCE).enumerate() {
             let part = self.part(offset + nth * COPY_AT_ONCE, piece.len());
             // SAFETY: as for `read`.
-            self.node.seat.hold_still(|| unsafe { pointer::copy_in(part, piece) });
+            unsafe { self.node.seat.copy_in(part, piece) };
         }
     }
 

@@ -60,7 +60,8 @@ impl Queues {
         key
     }
 
-    /// The queue of all endpoints that have none of their own. All notices of theirs go there, too.
+    /// The queue of all endpoints that have none of their own. All notices of theirs go there, too; notifications among them count until
+    /// [`release`](Self::release).
     pub(crate) fn common(&mut self) -> QueueKey {
         if let Some(key) = self.common {
             return key;
@@ -164,9 +165,16 @@ impl Queues {
             queue.completions.pop_front();
             count += 1;
         }
-        self.taken += taken;
+        if taken != 0 && self.common != Some(key) {
+            self.taken += taken;
+        }
         self.held -= count;
         count
+    }
+
+    /// So many notifications that were handed out of the common queue, or to nobody, are over.
+    pub(crate) fn release(&mut self, count: usize) {
+        self.taken += count;
     }
 
     /// Takes the first notification.

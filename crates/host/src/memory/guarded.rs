@@ -1,4 +1,5 @@
-//! All memory of this process as one region: peers name any address, whether something is mapped there or not.
+//! All memory of this process, or of one whose engine this process runs, as one region: peers name any address, whether something is mapped
+//! there or not.
 //!
 //! # Invariant
 //!
@@ -7,7 +8,12 @@
 //! instead ([`copy`]), as a debugger has it do: it looks at each page, and what is not mapped, or not to be written to, is an
 //! error and no signal. Frames take such bytes as a copy ([`HostMemory::lends`]), so that no link meets one.
 //!
+//! Whose they are is [`Whose`]: of a node that runs for somebody else, never this process's.
+//!
 //! [`HostMemory::lends`]: emp_firmware::HostMemory::lends
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 
 use emp_firmware::{MemoryFault, Segment};
 
@@ -23,6 +29,44 @@ pub(crate) const ALL: Segment = Segment { address: GUARDED, bytes: 1 << 56 };
 enum Way {
     Out,
     In,
+}
+
+/// Whose memory guarded addresses name.
+pub(crate) enum Whose {
+    /// This process's.
+    Own,
+    /// Nobody's: such addresses are faults.
+    Nobodys,
+    /// That of the process whose `/proc/PID/mem` this is.
+    Of(File),
+}
+
+impl Whose {
+    /// Copies a segment out.
+    #[cold]
+    pub(crate) fn read(&self, from: Segment, into: &mut [u8]) -> Result<(), MemoryFault> {
+        match self {
+            Self::Own => read(from, into),
+            Self::Nobodys => Err(MemoryFault),
+            Self::Of(_) if from.bytes != into.len() as u64 => Err(MemoryFault),
+            Self::Of(memory) => {
+                memory.read_exact_at(into, real(from).address).map_err(|_| MemoryFault)
+            }
+        }
+    }
+
+    /// Copies bytes into a segment.
+    #[cold]
+    pub(crate) fn write(&self, to: Segment, from: &[u8]) -> Result<(), MemoryFault> {
+        match self {
+            Self::Own => write(to, from),
+            Self::Nobodys => Err(MemoryFault),
+            Self::Of(_) if to.bytes != from.len() as u64 => Err(MemoryFault),
+            Self::Of(memory) => {
+                memory.write_all_at(from, real(to).address).map_err(|_| MemoryFault)
+            }
+        }
+    }
 }
 
 /// True if a segment is to be reached by the kernel only.
@@ -137,6 +181,28 @@ mod tests {
         }
         // SAFETY: what is left of it, and used by nobody.
         unsafe { libc::munmap(std::ptr::with_exposed_provenance_mut(at), 3 * page) };
+    }
+
+    #[test]
+    fn memory_of_a_descriptor_is_reached_by_it() {
+        let file = File::options().read(true).write(true).open("/proc/self/mem");
+        let of = Whose::Of(file.expect("one's own may be opened"));
+        let mut host = *b"0123456789";
+        let address = host.as_mut_ptr().expose_provenance();
+        let mut back = [0; 4];
+        of.read(guarded(address + 2, 4), &mut back).unwrap();
+        assert_eq!(&back, b"2345");
+        of.write(guarded(address + 7, 2), b"ab").unwrap();
+        of.read(guarded(address + 6, 4), &mut back).unwrap();
+        assert_eq!(&back, b"6ab9");
+        assert_eq!(of.read(guarded(address, 5), &mut back), Err(MemoryFault), "another length");
+        assert_eq!(of.write(guarded(address, 5), b"four"), Err(MemoryFault), "another length");
+        for address in [0, 8, 1 << 47, (1 << 56) - 4096] {
+            assert_eq!(of.read(guarded(address, 4), &mut back), Err(MemoryFault));
+            assert_eq!(of.write(guarded(address, 4), &back), Err(MemoryFault));
+        }
+        assert_eq!(Whose::Nobodys.read(guarded(address, 4), &mut back), Err(MemoryFault));
+        assert_eq!(Whose::Nobodys.write(guarded(address, 4), &back), Err(MemoryFault));
     }
 
     #[test]

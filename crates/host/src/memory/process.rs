@@ -12,7 +12,7 @@
 //! - regions of the safe API ([`crate::Region`]): they keep their memory until the firmware has forgotten it;
 //! - the raw API ([`crate::Endpoint::post_send_raw`] and its siblings), where the caller has promised it;
 //! - windows ([`crate::windows`]), whose addresses are no pointers: they stand for segments that are kept there;
-//! - all memory of the process ([`crate::guarded`]), whose addresses are none either: the kernel copies.
+//! - all memory of the process, or of one that the node runs for ([`crate::guarded`]), whose addresses are none either: the kernel copies.
 //!
 //! All of it is read and written with the node's lock held and at no other time. So is what [`crate::Region::read`] and
 //! [`crate::Region::write`] copy, and that is why they and the firmware may use the same bytes.
@@ -27,7 +27,7 @@ use emp_link::{PeerMemory, PeerMemoryError};
 use emp_wire::{Checksum, LinkAddress};
 
 use crate::memory::copy_sum::copy_and_sum;
-use crate::memory::guarded::{self, is_guarded};
+use crate::memory::guarded::{self, Whose, is_guarded};
 use crate::memory::in_order::copy_in_order;
 use crate::memory::pointer::{bytes, pointer};
 use crate::memory::windows::{Windows, is_of_window};
@@ -39,6 +39,8 @@ pub(crate) struct ProcessMemory {
     peers: Vec<Option<Arc<PeerMemory>>>,
     /// What addresses that are no pointers stand for.
     pub(crate) windows: Windows,
+    /// Whose memory guarded addresses name.
+    pub(crate) guarded: Whose,
 }
 
 impl ProcessMemory {
@@ -46,7 +48,7 @@ impl ProcessMemory {
     ///
     /// The caller upholds the module's invariant for all segments that this value will be shown.
     pub(crate) unsafe fn new(peers: Vec<Option<Arc<PeerMemory>>>) -> Self {
-        Self { peers, windows: Windows::default() }
+        Self { peers, windows: Windows::default(), guarded: Whose::Own }
     }
 
     fn peer(&self, link: LinkIndex) -> Option<&PeerMemory> {
@@ -57,7 +59,7 @@ impl ProcessMemory {
     #[cold]
     fn read_apart(&self, from: Segment, mut into: &mut [u8]) -> Result<(), MemoryFault> {
         if is_guarded(from) {
-            return guarded::read(from, into);
+            return self.guarded.read(from, into);
         }
         for piece in self.windows.pieces(from).ok_or(MemoryFault)? {
             let (here, rest) = into.split_at_mut(piece.bytes as usize);
@@ -71,7 +73,7 @@ impl ProcessMemory {
     #[cold]
     fn write_apart(&mut self, to: Segment, mut from: &[u8]) -> Result<(), MemoryFault> {
         if is_guarded(to) {
-            return guarded::write(to, from);
+            return self.guarded.write(to, from);
         }
         for piece in self.windows.pieces(to).ok_or(MemoryFault)? {
             let (here, rest) = from.split_at(piece.bytes as usize);
@@ -97,6 +99,8 @@ impl ProcessMemory {
         for part in to {
             if is_of_window(*part) {
                 real.extend(self.windows.pieces(*part).ok_or(FetchError::Refused)?);
+            } else if is_guarded(*part) && !matches!(self.guarded, Whose::Own) {
+                return Err(FetchError::Refused);
             } else {
                 // Of guarded memory too: the kernel checks both sides of such a copy.
                 real.push(if is_guarded(*part) { guarded::real(*part) } else { *part });
@@ -165,8 +169,8 @@ impl HostMemory for ProcessMemory {
         if is_guarded(to) {
             // The kernel's copy of more than a word has no order.
             let (before, last) = from.split_at(from.len().saturating_sub(size_of::<u64>()));
-            guarded::write(to.part(0, before.len() as u64), before)?;
-            return guarded::write(to.part(before.len() as u64, last.len() as u64), last);
+            self.guarded.write(to.part(0, before.len() as u64), before)?;
+            return self.guarded.write(to.part(before.len() as u64, last.len() as u64), last);
         }
         if is_apart(to) {
             return self.write_apart(to, from);

@@ -61,12 +61,17 @@ impl NodeBuilder {
             profile: profile.name.into(),
             collection: profile.collection,
             patience_ns: profile.unreachable_after.0,
+            eager_bytes: [profile.eager_bytes, profile.long_eager_bytes],
             operations_max: u32::try_from(profile.operations_max).unwrap_or(u32::MAX),
             incoming_max: u32::try_from(profile.incoming_max).unwrap_or(u32::MAX),
             end_to_end: profile.integrity == Integrity::EndToEnd,
             linger_ms: u32::try_from(self.linger.as_millis()).unwrap_or(u32::MAX),
+            faults: self.faults.map(|plan| plan.to_string()).unwrap_or_default(),
             name: name.clone(),
         };
+        if wanted.faults.len() > NAME_LINE_BYTES {
+            return refuse("the faults are longer than 100 bytes");
+        }
         let path = self.service.unwrap_or_else(socket_path);
         let remote = ask_engine(&path, &wanted, PATIENCE).and_then(Remote::begin);
         let remote = remote.map_err(BuildError::Engine)?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use emp_firmware::{Config, Firmware, Integrity, Profile};
-use emp_link::{CaptureFile, Link};
+use emp_link::{CaptureFile, FaultPlan, Link};
 use emp_wire::{Epoch, NodeId};
 
 use crate::boards::seat::{Engine, Parts, Seat};
@@ -52,6 +52,7 @@ pub struct NodeBuilder {
     pub(super) patience_hint: Option<String>,
     pub(super) state: Option<StateFile>,
     pub(super) service: Option<PathBuf>,
+    pub(super) faults: Option<FaultPlan>,
 }
 
 /// Whether a node uses several links to the same peer at once: those with rings for small and control frames, one that segments
@@ -89,6 +90,7 @@ impl Default for NodeBuilder {
             patience_hint: None,
             state: None,
             service: None,
+            faults: None,
         }
     }
 }
@@ -250,6 +252,13 @@ impl NodeBuilder {
     /// Where the service listens that has the engine of the daemon board. Default: what `EMP_SERVICE` says, else `/run/empd/socket`.
     pub fn service(mut self, socket: impl Into<PathBuf>) -> Self {
         self.service = Some(socket.into());
+        self
+    }
+
+    /// Faults that the engine of the daemon board injects into its links, for tests. Those of a node's own links are their wrapper's
+    /// ([`FaultLink`](emp_link::FaultLink)).
+    pub fn faults_of_service(mut self, plan: FaultPlan) -> Self {
+        self.faults = Some(plan);
         self
     }
 

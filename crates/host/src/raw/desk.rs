@@ -1,11 +1,12 @@
 //! Running a node for somebody else: a service whose clients say by number what is to be done, and hear by one queue what has ended.
 
+use std::fs::File;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
 use emp_firmware::{
-    ClaimId, Completion, LinkIndex, PostError, ProbeInfo, ReceiveDescriptor, Selector,
-    SendDescriptor,
+    AtomicDescriptor, ClaimId, Completion, GetDescriptor, LinkIndex, PostError, ProbeInfo,
+    PutDescriptor, ReceiveDescriptor, RegionId, Rights, Selector, SendDescriptor,
 };
 use emp_wire::{LinkAddress, NodeId};
 
@@ -72,6 +73,71 @@ impl Desk {
                 Some(least) => seat.post_raw(MultiReceive(receive, least), to, false),
             }
         }
+    }
+
+    /// Posts a put.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Endpoint::post_put_raw`](crate::Endpoint::post_put_raw).
+    pub unsafe fn put(&self, put: PutDescriptor) -> Result<RawOp, PostError> {
+        let to = (self.queue, put.context);
+        // SAFETY: as the caller promises.
+        unsafe { self.node.inner.seat.post_raw(put, to, false) }
+    }
+
+    /// Posts a get.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Endpoint::post_get_raw`](crate::Endpoint::post_get_raw).
+    pub unsafe fn get(&self, get: GetDescriptor) -> Result<RawOp, PostError> {
+        let to = (self.queue, get.context);
+        // SAFETY: as the caller promises.
+        unsafe { self.node.inner.seat.post_raw(get, to, false) }
+    }
+
+    /// Posts an atomic operation.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Endpoint::post_atomic_raw`](crate::Endpoint::post_atomic_raw).
+    pub unsafe fn atomic(&self, atomic: AtomicDescriptor) -> Result<RawOp, PostError> {
+        let to = (self.queue, atomic.context);
+        // SAFETY: as the caller promises.
+        unsafe { self.node.inner.seat.post_raw(atomic, to, false) }
+    }
+
+    /// From now on the memory of the process whose `/proc/PID/mem` this is can be exported. Reading and writing it may take as long as whoever
+    /// serves that memory wants, in the thread that makes progress.
+    pub fn reach(&self, memory: File) {
+        self.node.inner.seat.reach(memory);
+    }
+
+    /// Exports memory of that process, by its addresses there.
+    pub fn export(
+        &self,
+        key: Option<u64>,
+        (address, bytes): (u64, u64),
+        rights: Rights,
+        number: u16,
+    ) -> Result<RegionId, PostError> {
+        self.node.inner.seat.export_there(key, (address, bytes), rights, number)
+    }
+
+    /// Has offsets in a region count from `base`. False: there is no such region.
+    pub fn set_region_base(&self, key: u64, base: u64) -> bool {
+        self.node.inner.seat.set_region_base(key, base)
+    }
+
+    /// Takes a region back. False: there is none.
+    pub fn remove_region(&self, key: u64) -> bool {
+        self.node.inner.seat.remove_region(key)
+    }
+
+    /// So many notifications that were polled are over, and make room for others.
+    pub fn release_notifications(&self, count: usize) {
+        self.node.inner.seat.release_notifications(count);
     }
 
     /// Tries to cancel an operation. False: too late.

@@ -1,21 +1,21 @@
 //! Turns of a node whose firmware is in the service: what has come out of the ring goes to those who wait for it.
 
-use emp_firmware::{PostError, ReceiveDescriptor, Segment, SendDescriptor, Time};
+use emp_firmware::{AtomicDescriptor, GetDescriptor, PostError, ReceiveDescriptor, Segment, Time};
 
+use crate::daemon::Tell;
 use crate::flying::slots::{Begun, State};
 use crate::memory::process::is_apart;
 use crate::told::journal::Level;
 use crate::turn::core::{Core, POLL_BY_HAND};
+use crate::turn::posts::Departing;
 
 impl Core {
-    /// Why a post is refused where there is no firmware: the node is closed, or what is posted is none of what the service does.
-    pub(crate) const fn refusal(&self) -> PostError {
-        if self.away.is_some() { PostError::NotOnBoard } else { PostError::Closing }
-    }
-
     /// What has come. True if there was anything.
     #[inline]
     pub(super) fn receive_away(&mut self) -> bool {
+        if self.queues.has_taken() {
+            self.tell_taken();
+        }
         let worked = self.away.as_mut().is_some_and(|away| away.turn());
         worked | self.deliver_away()
     }
@@ -37,6 +37,16 @@ impl Core {
             worked = true;
         }
         worked
+    }
+
+    /// The application has taken notifications: there is room for others.
+    #[cold]
+    fn tell_taken(&mut self) {
+        let taken = self.queues.notifications_taken() as u64;
+        if let Some(away) = &mut self.away {
+            away.tell(Tell::Taken(taken));
+            away.flush();
+        }
     }
 
     /// The service has ended, or broke the rules.
@@ -70,23 +80,64 @@ impl Core {
         }
     }
 
-    /// Posts a send.
+    /// Posts what may leave within its post elsewhere.
     ///
     /// # Safety
     ///
     /// As for [`Post::post`](crate::turn::posts::Post::post).
-    pub(super) unsafe fn post_send_away(
+    pub(super) unsafe fn post_away(
         &mut self,
-        send: &SendDescriptor,
+        posted: Departing,
         state: State,
         more: bool,
     ) -> Result<Begun, PostError> {
-        self.check_away(&state, send.segments.as_slice())?;
+        match &posted {
+            Departing::Send(send) => self.check_away(&state, send.segments.as_slice())?,
+            Departing::Put(put) => self.check_away(&state, put.segments.as_slice())?,
+            Departing::Atomic(atomic) => {
+                let AtomicDescriptor { operands, compare, fetch_into, .. } = atomic;
+                let lists = [Some(operands), compare.as_ref(), fetch_into.as_ref()];
+                let mut lists = lists.into_iter().flatten();
+                lists.try_for_each(|list| self.check_away(&state, list.as_slice()))?;
+            }
+        }
         let Self { away: Some(away), requests, .. } = self else { return Err(PostError::Closing) };
-        requests.insert_unless_over(state, |context| {
-            // SAFETY: as the caller promises; all segments are pointers.
-            unsafe { away.post_send(send, context, more) }
-        })
+        // SAFETY (all): as the caller promises; all segments are pointers.
+        let key = match posted {
+            Departing::Send(send) => {
+                return requests.insert_unless_over(state, |context| {
+                    // SAFETY: see above.
+                    unsafe { away.post_send(&send, context, more) }
+                });
+            }
+            Departing::Put(put) => {
+                // SAFETY: see above.
+                requests.insert(state, |context| unsafe { away.post_put(&put, context) })
+            }
+            Departing::Atomic(atomic) => {
+                // SAFETY: see above.
+                requests.insert(state, |context| unsafe { away.post_atomic(atomic, context) })
+            }
+        };
+        key.map(Begun::Flying)
+    }
+
+    /// Posts a get.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Post::post`](crate::turn::posts::Post::post).
+    pub(super) unsafe fn post_get_away(
+        &mut self,
+        get: GetDescriptor,
+        state: State,
+    ) -> Result<(Begun, Time), PostError> {
+        self.check_away(&state, get.segments.as_slice())?;
+        let now = self.now();
+        let Self { away: Some(away), requests, .. } = self else { return Err(PostError::Closing) };
+        // SAFETY: as the caller promises; all segments are pointers.
+        let key = requests.insert(state, |context| unsafe { away.post_get(get, context) })?;
+        Ok((Begun::Flying(key), now))
     }
 
     /// Posts a receive.

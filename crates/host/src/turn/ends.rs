@@ -159,6 +159,8 @@ impl Core {
         let Some(key) = self.queues.wanting_notices(number, kind) else {
             if kind == OpKind::Undelivered {
                 self.losses.note(completion.peer, completion.status);
+            } else if self.away.is_some() {
+                self.queues.release(1);
             }
             return;
         };

@@ -23,7 +23,7 @@ const POST_TURN_AFTER: Span = Span::us(20);
 const RECEIVES_PER_READING: u32 = 4;
 
 /// What may leave within its post.
-enum Departing {
+pub(super) enum Departing {
     Send(SendDescriptor),
     Put(PutDescriptor),
     Atomic(AtomicDescriptor),
@@ -167,6 +167,10 @@ impl Post for GetDescriptor {
         state: State,
         _: (bool, bool),
     ) -> Result<(Begun, Time), PostError> {
+        if core.away.is_some() {
+            // SAFETY: as the caller promises.
+            return unsafe { core.post_get_away(self, state) };
+        }
         let now = core.now();
         let key = core.insert(state, |firmware, memory, context| {
             self.context = context;
@@ -208,7 +212,7 @@ impl Core {
         state: State,
         post: impl FnOnce(&mut Firmware, &mut ProcessMemory, u64) -> Result<OpId, PostError>,
     ) -> Result<SlotKey, PostError> {
-        let Some(firmware) = &mut self.firmware else { return Err(self.refusal()) };
+        let Some(firmware) = &mut self.firmware else { return Err(PostError::Closing) };
         if matches!(state, State::Raw { .. }) && self.queues.is_full() {
             return Err(PostError::Busy);
         }
@@ -235,11 +239,8 @@ impl Core {
         let timed = posted.bytes() > single || posted.fetches();
         let last = if timed { self.post_time(more) } else { self.last_turn.max(self.last_post) };
         let Self { firmware: Some(firmware), outgoing, memory, links, seldom, .. } = self else {
-            return match posted {
-                // SAFETY: as the caller promises.
-                Departing::Send(send) => unsafe { self.post_send_away(&send, state, more) },
-                Departing::Put(_) | Departing::Atomic(_) => Err(self.refusal()),
-            };
+            // SAFETY: as the caller promises.
+            return unsafe { self.post_away(posted, state, more) };
         };
         if matches!(state, State::Raw { .. }) && self.queues.is_full() {
             return Err(PostError::Busy);

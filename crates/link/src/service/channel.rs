@@ -41,6 +41,9 @@ const SAID: u32 = 1;
 /// The bell. The first that a client rings says that it has mapped the memory.
 const BELL: [u8; 1] = [1];
 
+/// What a client rings with a descriptor for the service.
+const GIFT: [u8; 1] = [2];
+
 /// How long a bell that must come is waited for: the other end is between looking and ringing, and if for longer, it shares this core.
 const BELL_PATIENCE: Duration = Duration::from_millis(1);
 
@@ -448,14 +451,32 @@ impl Channel {
         self.listen()
     }
 
-    /// Takes what came by the bell.
+    /// Takes what came by the bell; descriptors that come are closed.
     ///
     /// # Errors
     ///
     /// If the other end rings oftener than it was asked to.
     pub fn listen(&self) -> Result<Heard, Broken> {
+        self.heard(socket::receive(self.bell.as_fd(), &mut [0; 2]))
+    }
+
+    /// The same, and takes a descriptor that the other end [gives](Self::give). Only for a thread that serves nobody but this client: a file
+    /// that is the client's to serve may keep whoever closes it.
+    ///
+    /// # Errors
+    ///
+    /// As for [`listen`](Self::listen).
+    pub fn listen_for_gifts(&self) -> Result<(Heard, Option<OwnedFd>), Broken> {
         let mut bytes = [0; 2];
-        match socket::receive(self.bell.as_fd(), &mut bytes) {
+        match socket::receive_with(self.bell.as_fd(), &mut bytes) {
+            Ok((got, mut given)) if bytes[..got] == GIFT => Ok((Heard::Bell, given.pop())),
+            Ok((got, _)) => Ok((self.heard(Ok(got))?, None)),
+            Err(error) => Ok((self.heard(Err(error))?, None)),
+        }
+    }
+
+    fn heard(&self, received: io::Result<usize>) -> Result<Heard, Broken> {
+        match received {
             Ok(0) => Ok(Heard::Gone),
             Ok(_) => {
                 self.due.set(false);
@@ -467,6 +488,20 @@ impl Channel {
                 _ => Ok(Heard::Gone),
             },
         }
+    }
+
+    /// Gives the service a descriptor, which is there before what is written afterwards is.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn give(&self, descriptor: BorrowedFd<'_>) -> io::Result<()> {
+        socket::send(self.bell.as_fd(), &GIFT, &[descriptor])
+    }
+
+    /// Tells the other end that this one is gone; that the other is can be heard still.
+    pub fn hang_up(&self) {
+        socket::end_sending(self.bell.as_fd());
     }
 }
 
@@ -542,6 +577,26 @@ mod tests {
         assert_eq!(service.listen(), Err(Broken::Rung));
         drop(client);
         assert_eq!(service.listen(), Ok(Heard::Gone));
+    }
+
+    #[test]
+    fn a_gift_comes_to_who_listens_for_it() {
+        let (service, client, memory) = ends();
+        let (kept, given) = socket::pair().expect("two ends");
+        assert_eq!(service.listen(), Ok(Heard::Bell), "the memory is mapped");
+        client.give(given.as_fd()).expect("there is room");
+        drop(given);
+        let (heard, gift) = service.listen_for_gifts().expect("sound");
+        assert!(heard == Heard::Bell && gift.is_some() && !socket::is_over(kept.as_fd()));
+        assert!(matches!(service.listen_for_gifts(), Ok((Heard::Nothing, None))));
+        // Nobody takes it here.
+        client.give(memory.as_fd()).expect("there is room");
+        assert_eq!(service.listen(), Err(Broken::Rung));
+        client.hang_up();
+        assert_eq!(service.listen(), Ok(Heard::Gone));
+        assert_eq!(client.listen(), Ok(Heard::Nothing), "the service is there");
+        drop(service);
+        assert_eq!(client.listen(), Ok(Heard::Gone));
     }
 
     #[test]

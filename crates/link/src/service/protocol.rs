@@ -22,8 +22,8 @@ const MAGIC: [u8; 7] = *b"EMPempd";
 /// Bytes of the longest name of an interface, with the zero that ends it (`IFNAMSIZ`).
 const NAME_BYTES: usize = 16;
 
-/// Bytes of the longest reason in a [`Refused`]: a line.
-pub const REASON_BYTES: usize = 240;
+/// Bytes of the longest reason in a [`Refused`], a line; and of all else, of which an [`Engine`] with its two is the longest.
+pub const REASON_BYTES: usize = 400;
 
 /// Most entries of a [`Held`]: as many as fit into a message.
 pub const HOLDINGS_MAX: usize = REASON_BYTES / 6;

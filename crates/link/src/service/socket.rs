@@ -284,6 +284,13 @@ pub fn end(connection: BorrowedFd<'_>) {
     unsafe { libc::shutdown(connection.as_raw_fd(), libc::SHUT_RDWR) };
 }
 
+/// Ends one way of a connection: the other end sees this one gone, which hears it still.
+pub fn end_sending(connection: BorrowedFd<'_>) {
+    // Failing means that it has ended.
+    // SAFETY: no pointers.
+    unsafe { libc::shutdown(connection.as_raw_fd(), libc::SHUT_WR) };
+}
+
 /// True if the other end of a connection is closed, and nothing that it sent is left.
 #[must_use]
 pub fn is_over(connection: BorrowedFd<'_>) -> bool {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use emp_firmware::limits::INTERFACES_MAX;
 use emp_firmware::{Integrity, Profile};
-use emp_host::{Board, Endpoint, LinkIndex, Node, NodeBuilder, WaitMode};
+use emp_host::{AutoLinks, Board, Endpoint, LinkIndex, Node, NodeBuilder, WaitMode, Want};
 use emp_link::{
     FaultPlan, Interface, Link, LinkError, PacketLink, PacketOptions, ShmLink, ShmOptions, UdpLink,
     UdpOptions, XdpLink, XdpOptions,
@@ -21,7 +21,7 @@ use super::place::{Neighbour, Place};
 use super::{Subject, idle};
 use crate::bail_user;
 use crate::bench::control::Card;
-use crate::bench::job::{LinkChoice, Spec};
+use crate::bench::job::{DAEMON, LinkChoice, Spec};
 use crate::bench::verify;
 use crate::bench::{lifeline, patience};
 use crate::error::user_error;
@@ -164,6 +164,7 @@ fn describe(spec: &Spec, place: &Place) -> anyhow::Result<NodeBuilder> {
         "inline" => (Board::Inline { guardian: spec.guardian }, WaitMode::Spin),
         // A caller that spins would take the progress thread's core.
         "thread" => (Board::Thread, WaitMode::Adaptive),
+        DAEMON => (Board::Daemon, WaitMode::Spin),
         other => bail_user!("there is no board {other} at {}", place.own),
     };
     let wait = match spec.wait.as_deref() {
@@ -195,6 +196,9 @@ fn with_link(
     faults: &Arc<AtomicU64>,
 ) -> anyhow::Result<(NodeBuilder, Address)> {
     let harness = Harness::of(spec, place)?;
+    if spec.board == DAEMON {
+        return with_service(builder, spec, place);
+    }
     match place.choose_for_emp(spec.link)? {
         choice @ (LinkChoice::Packet | LinkChoice::Lent | LinkChoice::Auto) => {
             let tag = id.destination_tag();
@@ -254,6 +258,25 @@ fn with_link(
             Ok((harness.add(builder, link, place.mtu, faults), Address::Shm(id.0)))
         }
     }
+}
+
+/// What has its links where its firmware is.
+fn with_service(
+    builder: NodeBuilder,
+    spec: &Spec,
+    place: &Place,
+) -> anyhow::Result<(NodeBuilder, Address)> {
+    if place.mtu.is_some() {
+        bail_user!("--mtu: an engine in empd has frames of the interface's MTU");
+    }
+    let Some(mac) = place.interface.mac else {
+        bail_user!("{} has no Ethernet address", place.interface.name);
+    };
+    let (plan, interfaces) = (spec.fault_plan()?, vec![place.interface.name.clone()]);
+    let auto = AutoLinks { want: Want::Empd, interfaces, ..AutoLinks::default() };
+    let builder = builder.auto_links(auto);
+    let builder = if plan.is_quiet() { builder } else { builder.faults_of_service(plan) };
+    Ok((builder, Address::Mac(mac)))
 }
 
 fn udp(place: &Place, bind: IpAddr, id: NodeId, spec: &Spec) -> Result<UdpLink, LinkError> {

@@ -1,10 +1,11 @@
 //! What is asked by who runs a node for somebody else, in a loop of its own: all operations end in one queue, and sleep is shared with other
 //! descriptors.
 
+use std::fs::File;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-use emp_firmware::{Counter, LinkIndex, OpId, PostError, Time};
+use emp_firmware::{Counter, LinkIndex, OpId, PostError, RegionId, Rights, Time};
 use emp_wire::{LinkAddress, NodeId};
 
 use crate::boards::duty::Watch;
@@ -12,11 +13,41 @@ use crate::boards::seat::Seat;
 use crate::daemon::Left;
 use crate::flying::queues::QueueKey;
 use crate::machine::clock;
+use crate::memory::guarded::{ALL, Whose};
 
 impl Seat {
-    /// The queue of all endpoints that are opened here.
+    /// The queue of all endpoints that are opened here. What is exported from now on is memory of nobody's, until it is somebody's.
     pub(crate) fn common_queue(&self) -> QueueKey {
-        self.lock().queues.common()
+        let mut core = self.lock();
+        core.memory.guarded = Whose::Nobodys;
+        core.queues.common()
+    }
+
+    /// What is exported is memory of the process whose memory this is.
+    pub(crate) fn reach(&self, memory: File) {
+        self.lock().memory.guarded = Whose::Of(memory);
+    }
+
+    /// Exports memory of that process.
+    pub(crate) fn export_there(
+        &self,
+        key: Option<u64>,
+        (address, bytes): (u64, u64),
+        rights: Rights,
+        number: u16,
+    ) -> Result<RegionId, PostError> {
+        let mut core = self.lock();
+        let memory = ALL.part(address, bytes);
+        if !matches!(core.memory.guarded, Whose::Of(_)) || memory.bytes != bytes {
+            return Err(PostError::MemoryFault);
+        }
+        let firmware = core.firmware_mut().ok_or(PostError::Closing)?;
+        firmware.export_region(key, memory, rights, number)
+    }
+
+    /// So many notifications that were polled are over, and make room for others.
+    pub(crate) fn release_notifications(&self, count: usize) {
+        self.lock().queues.release(count);
     }
 
     /// Opens an endpoint without a queue of its own.

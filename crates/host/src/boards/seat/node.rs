@@ -72,7 +72,8 @@ impl Seat {
 
     /// Most bytes of operands of an atomic operation.
     pub(crate) fn atomic_bytes_max(&self) -> usize {
-        self.fact(Firmware::atomic_bytes_max, 0)
+        let away = self.away_fact(|facts| facts.atomic_bytes_max);
+        away.unwrap_or_else(|| self.fact(Firmware::atomic_bytes_max, 0))
     }
 
     /// Changes how many frames one acknowledgement covers.
@@ -133,7 +134,8 @@ impl Seat {
 
     /// How many links it has: more than at its start, if interfaces have appeared.
     pub(crate) fn links(&self) -> usize {
-        self.lock().links.len()
+        let away = self.lock().away.as_ref().map(|away| away.facts().interfaces.len());
+        away.unwrap_or_else(|| self.lock().links.len())
     }
 
     /// The links' descriptors, valid until the node is closed.

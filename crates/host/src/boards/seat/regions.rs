@@ -4,12 +4,17 @@ use emp_firmware::{PostError, RegionId, Rights, Segment};
 
 use crate::boards::lock::{Locked, Shared};
 use crate::boards::seat::Seat;
+use crate::memory::guarded::{self, ALL};
+use crate::memory::pointer;
 use crate::memory::windows::{RedirectError, Window};
 
 /// Takes a region back; once this returns nothing uses its memory any more. False: there is none.
 fn remove(shared: &Shared, core: &mut Locked<'_>, key: u64) -> bool {
     let now = core.now();
-    let removed = core.firmware_mut().is_some_and(|firmware| firmware.remove_region(now, key));
+    let removed = match &mut core.away {
+        Some(away) => away.remove_region(key),
+        None => core.firmware_mut().is_some_and(|firmware| firmware.remove_region(now, key)),
+    };
     core.let_go_of_memory();
     shared.posted(core, now);
     removed
@@ -29,14 +34,26 @@ impl Seat {
         number: u16,
     ) -> Result<RegionId, PostError> {
         let mut core = self.lock();
-        let refusal = core.refusal();
-        let firmware = core.firmware_mut().ok_or(refusal)?;
-        firmware.export_region(key, memory, rights, number)
+        let exported = match &mut core.away {
+            Some(away) => away.export(key, memory, rights, number),
+            None => {
+                let firmware = core.firmware_mut().ok_or(PostError::Closing)?;
+                firmware.export_region(key, memory, rights, number)
+            }
+        };
+        self.asked_away(&mut core);
+        exported
     }
 
     /// Has offsets in a region count from `base`. False: there is no such region.
     pub(crate) fn set_region_base(&self, key: u64, base: u64) -> bool {
-        self.lock().firmware_mut().is_some_and(|firmware| firmware.set_region_base(key, base))
+        let mut core = self.lock();
+        let set = match &mut core.away {
+            Some(away) => away.set_region_base(key, base),
+            None => core.firmware_mut().is_some_and(|one| one.set_region_base(key, base)),
+        };
+        self.asked_away(&mut core);
+        set
     }
 
     /// Takes a region back; once this returns nothing uses its memory any more. False: there is none.
@@ -51,10 +68,33 @@ impl Seat {
         true
     }
 
-    /// Does something while nothing of this node touches the program's memory.
-    pub(crate) fn hold_still<T>(&self, then: impl FnOnce() -> T) -> T {
-        let _core = self.lock();
-        then()
+    /// Copies a part of a region out, while nothing of this node touches it. By the kernel, if it is another process that does: of what both do
+    /// at once, either may be seen, byte by byte.
+    ///
+    /// # Safety
+    ///
+    /// The part is valid for reads, as long as `into`, and no part of it.
+    pub(crate) unsafe fn copy_out(&self, part: Segment, into: &mut [u8]) {
+        let core = self.lock();
+        if core.away.is_some() && guarded::read(ALL.part(part.address, part.bytes), into).is_ok() {
+            return;
+        }
+        // SAFETY: by the caller's promise; whoever else of this process uses it has the lock.
+        unsafe { pointer::copy_out(part, into) };
+    }
+
+    /// The same, into a part of a region.
+    ///
+    /// # Safety
+    ///
+    /// The part is valid for writes, as long as `from`, and no part of it.
+    pub(crate) unsafe fn copy_in(&self, part: Segment, from: &[u8]) {
+        let core = self.lock();
+        if core.away.is_some() && guarded::write(ALL.part(part.address, part.bytes), from).is_ok() {
+            return;
+        }
+        // SAFETY: as above.
+        unsafe { pointer::copy_in(part, from) };
     }
 
     /// Exports a window, to be written to by others only.
@@ -69,7 +109,8 @@ impl Seat {
         number: u16,
     ) -> Result<(RegionId, Window), PostError> {
         let mut core = self.lock();
-        let refusal = core.refusal();
+        let refusal =
+            if core.away.is_some() { PostError::NotOnBoard } else { PostError::Closing };
         let (slot, known_as) = core.memory.windows.open(memory).ok_or(PostError::TooManyRegions)?;
         let exported = match core.firmware_mut() {
             Some(firmware) => firmware.export_region(key, known_as, Rights::REMOTE_WRITE, number),

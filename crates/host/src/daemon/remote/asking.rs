@@ -46,7 +46,7 @@ impl Remote {
     }
 
     /// Asks, and waits for the answer. `None`: it is over.
-    fn ask(&mut self, question: Question) -> Option<Answer> {
+    pub(super) fn ask(&mut self, question: Question) -> Option<Answer> {
         if self.is_over() {
             return None;
         }
@@ -97,7 +97,7 @@ impl Remote {
 
     /// Tries to cancel an operation.
     pub(crate) fn cancel(&mut self, op: OpId) -> bool {
-        self.ask(Question::Cancel(op.to_bits())) == Some(Answer::Cancelled(true))
+        self.ask(Question::Cancel(op.to_bits())) == Some(Answer::Done(true))
     }
 
     /// Looks for a message that no receive has taken.
@@ -145,7 +145,9 @@ impl Remote {
 
     /// Ends the engine, and this with it.
     pub(crate) fn close(&mut self) {
-        self.ask(Question::Close);
+        if self.ask(Question::Close).is_none() {
+            self.await_gone();
+        }
         self.end("it was closed");
         self.left = true;
     }

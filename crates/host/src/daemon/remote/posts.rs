@@ -3,9 +3,11 @@
 use std::time::{Duration, Instant};
 
 use emp_firmware::{
-    BufferPlace, Completion, CompletionMode, OpId, OpKind, PostError, Posted, ReceiveDescriptor,
-    Segment, SegmentList, SendDescriptor, Status,
+    AtomicDescriptor, BufferPlace, Completion, CompletionMode, GetDescriptor, OpId, OpKind,
+    PostError, Posted, PutDescriptor, ReceiveDescriptor, Segment, SegmentList, SendDescriptor,
+    Status,
 };
+use emp_wire::NodeId;
 
 use crate::daemon::descriptor::{Descriptor, Posting};
 use crate::daemon::flights::Flight;
@@ -37,15 +39,9 @@ impl Remote {
     ) -> Result<Posted, PostError> {
         let bytes = send.segments.bytes();
         let short = bytes <= self.facts.buffered_bytes_max && bytes <= PIECE_BYTES_MAX as u64;
-        self.check_send(send, short)?;
+        let mode = (send.completion, short);
+        self.check_post(send.endpoint, send.to, mode, bytes)?;
         let over = short && !send.synchronous && send.completion != CompletionMode::Delivered;
-        let op = if over {
-            OpId::elsewhere(OpKind::Send, u32::MAX, 0)
-        } else {
-            let endpoint = send.endpoint;
-            let flight = Flight { context, endpoint, bytes, into: None, given_up: false };
-            self.flights.add(OpKind::Send, flight)
-        };
         let posting = Posting::Send {
             to: send.to,
             to_endpoint: send.to_endpoint,
@@ -56,21 +52,16 @@ impl Remote {
             more,
             over,
         };
-        let descriptor = Descriptor { op: op.to_bits(), endpoint: send.endpoint, bytes, posting };
-        let head = descriptor.emit();
-        // SAFETY: as the caller promises; what waits for room is either a copy, or of a send that has not ended.
-        unsafe {
-            if !over && bytes > PIECE_BYTES_MAX as u64 {
-                let segments = send.segments.clone();
-                self.waiting.push_back(Waiting::Payload { head: Some(head), segments, done: 0 });
-                self.copy_long();
-            } else {
-                self.write_short(&head, &send.segments);
-            }
-        }
         if !over {
+            // SAFETY: as the caller promises.
+            let op =
+                unsafe { self.start(send.endpoint, bytes, posting, &send.segments, None, context) };
             return Ok(Posted { op, over: None });
         }
+        let op = OpId::elsewhere(OpKind::Send, u32::MAX, 0);
+        let descriptor = Descriptor { op: op.to_bits(), endpoint: send.endpoint, bytes, posting };
+        // SAFETY: as the caller promises, for the time of the call.
+        unsafe { self.write_short(&descriptor.emit(), send.segments.as_slice()) };
         self.unretired += 1;
         let completion = Completion {
             op,
@@ -87,24 +78,124 @@ impl Remote {
         Ok(Posted { op, over: Some(completion) })
     }
 
-    fn check_send(&self, send: &SendDescriptor, short: bool) -> Result<(), PostError> {
-        let bytes = send.segments.bytes();
+    /// Posts a put.
+    ///
+    /// # Safety
+    ///
+    /// As for [`post_send`](Self::post_send).
+    pub(crate) unsafe fn post_put(
+        &mut self,
+        put: &PutDescriptor,
+        context: u64,
+    ) -> Result<OpId, PostError> {
+        let PutDescriptor { target, endpoint, ref segments, immediate, completion, .. } = *put;
+        let bytes = segments.bytes();
+        let mode = (completion, bytes <= self.facts.atomic_bytes_max);
+        self.check_post(endpoint, target.to, mode, bytes)?;
+        let posting = Posting::Put { target, immediate, completion };
+        // SAFETY: as the caller promises.
+        Ok(unsafe { self.start(endpoint, bytes, posting, segments, None, context) })
+    }
+
+    /// Posts a get.
+    ///
+    /// # Safety
+    ///
+    /// As for [`post_send`](Self::post_send), for writes.
+    pub(crate) unsafe fn post_get(
+        &mut self,
+        get: GetDescriptor,
+        context: u64,
+    ) -> Result<OpId, PostError> {
+        let GetDescriptor { target, endpoint, segments, .. } = get;
+        let bytes = segments.bytes();
+        self.check_post(endpoint, target.to, (CompletionMode::Auto, true), bytes)?;
+        let (posting, none) = (Posting::Get { target }, SegmentList::empty());
+        // SAFETY: as the caller promises.
+        Ok(unsafe { self.start(endpoint, bytes, posting, &none, Some(segments), context) })
+    }
+
+    /// Posts an atomic operation.
+    ///
+    /// # Safety
+    ///
+    /// As for [`post_get`](Self::post_get); operands are read before this returns.
+    pub(crate) unsafe fn post_atomic(
+        &mut self,
+        atomic: AtomicDescriptor,
+        context: u64,
+    ) -> Result<OpId, PostError> {
+        atomic.check(self.facts.atomic_bytes_max)?;
+        let AtomicDescriptor { target, endpoint, operation, datatype, count, .. } = atomic;
+        let compare = atomic.compare.as_ref().map_or(&[][..], SegmentList::as_slice);
+        // Of one frame's length: more parts than a list may have are none that such a frame needs.
+        let sent = SegmentList::new(&[atomic.operands.as_slice(), compare].concat());
+        let sent = sent.map_err(|_| PostError::TooLong)?;
+        let fetch = atomic.fetch_into.is_some();
+        let both = sent.bytes() + atomic.fetch_into.as_ref().map_or(0, SegmentList::bytes);
+        self.check_post(endpoint, target.to, (CompletionMode::Auto, true), both)?;
+        let posting = Posting::Atomic { target, operation, datatype, count, fetch };
+        let (bytes, into) = (sent.bytes(), atomic.fetch_into);
+        // SAFETY: as the caller promises; what is shorter than a record is copied here.
+        Ok(unsafe { self.start(endpoint, bytes, posting, &sent, into, context) })
+    }
+
+    /// Keeps an operation, and writes it with what goes with it.
+    ///
+    /// # Safety
+    ///
+    /// As for [`post_send`](Self::post_send); `into` is for writes.
+    #[inline]
+    unsafe fn start(
+        &mut self,
+        endpoint: u16,
+        bytes: u64,
+        posting: Posting,
+        sent: &SegmentList,
+        into: Option<SegmentList>,
+        context: u64,
+    ) -> OpId {
+        let mut descriptor = Descriptor { op: 0, endpoint, bytes, posting };
+        let (payload, room) = descriptor.payload_and_room();
+        let (kind, bytes) = (posting.kind(), payload + room);
+        let flight = Flight { kind, context, endpoint, bytes, into, given_up: false };
+        let op = self.flights.add(flight);
+        descriptor.op = op.to_bits();
+        let head = descriptor.emit();
+        if payload > PIECE_BYTES_MAX as u64 {
+            let (head, segments) = (Some(head), sent.clone());
+            self.waiting.push_back(Waiting::Payload { head, segments, done: 0 });
+            self.copy_long();
+        } else {
+            // SAFETY: as the caller promises.
+            unsafe { self.write_short(&head, sent.as_slice()) };
+        }
+        op
+    }
+
+    /// Whether an operation to another node may be posted, which `mode` says when it is complete and whether it is short enough to be copied
+    /// in any.
+    fn check_post(
+        &self,
+        endpoint: u16,
+        to: NodeId,
+        (completion, short): (CompletionMode, bool),
+        bytes: u64,
+    ) -> Result<(), PostError> {
         if self.is_over() {
             return Err(PostError::Closing);
         }
-        if send.to == emp_wire::NodeId::ANY {
+        if to == NodeId::ANY {
             return Err(PostError::NoDestination);
         }
-        if !self.open.contains(&send.endpoint) {
+        if !self.open.contains(&endpoint) {
             return Err(PostError::NoEndpoint);
         }
-        if send.completion == CompletionMode::Buffered && !short
-            || bytes > self.facts.held_bytes_max
-        {
+        let copied = completion == CompletionMode::Buffered;
+        if copied && !short || bytes > self.facts.held_bytes_max {
             return Err(PostError::TooLong);
         }
-        let sends = self.flights.sends() + self.unretired;
-        self.check_room(sends, bytes)
+        self.check_room(self.flights.sends() + self.unretired, bytes)
     }
 
     fn check_room(&self, operations: u64, bytes: u64) -> Result<(), PostError> {
@@ -137,17 +228,13 @@ impl Remote {
             return Err(PostError::TooLong);
         }
         self.check_room(self.flights.receives(), bytes)?;
-        let into = Some(segments);
-        let flight = Flight { context, endpoint, bytes, into, given_up: false };
-        let op = self.flights.add(OpKind::Receive, flight);
         let posting = match least_free {
             None => Posting::Receive { selector, claim },
             Some(least_free) => Posting::MultiReceive { selector, least_free },
         };
-        let head = Descriptor { op: op.to_bits(), endpoint, bytes, posting }.emit();
-        // SAFETY: no segments.
-        unsafe { self.write_short(&head, &SegmentList::empty()) };
-        Ok(op)
+        let none = SegmentList::empty();
+        // SAFETY: as the caller promises.
+        Ok(unsafe { self.start(endpoint, bytes, posting, &none, Some(segments), context) })
     }
 
     /// Writes a descriptor and its payload, which fits one record, or a copy of both once there is room.
@@ -156,8 +243,7 @@ impl Remote {
     ///
     /// The segments are covered by the invariant of [`crate::memory::process`] for the time of the call.
     #[inline]
-    unsafe fn write_short(&mut self, head: &[u8; 64], segments: &SegmentList) {
-        let parts = segments.as_slice();
+    unsafe fn write_short(&mut self, head: &[u8; 64], parts: &[Segment]) {
         if self.waiting.is_empty() && parts.len() <= PARTS_FEW {
             let mut slices: [&[u8]; PARTS_FEW + 1] = [head, &[], &[], &[]];
             for (slice, part) in slices[1..].iter_mut().zip(parts) {

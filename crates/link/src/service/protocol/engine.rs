@@ -4,7 +4,7 @@ use emp_wire::NodeId;
 
 use super::{Fields, Malformed, Writer};
 
-/// Bytes of the longest name of a node that a request carries, so that the whole is one message.
+/// Bytes of the longest name of a node that a request carries, and of the longest faults, so that the whole is one message.
 pub const NAME_LINE_BYTES: usize = 100;
 
 /// Asks for an engine: a node that the service runs, whose user this client is.
@@ -24,6 +24,8 @@ pub struct Engine {
     pub collection: u32,
     /// Nanoseconds after which a silent peer is given up.
     pub patience_ns: u64,
+    /// Bytes up to which messages leave whole, and the same where frames longer than the MTU get through.
+    pub eager_bytes: [u64; 2],
     /// Operations of each kind that may be outstanding.
     pub operations_max: u32,
     /// Messages that may wait unexpected.
@@ -32,6 +34,8 @@ pub struct Engine {
     pub end_to_end: bool,
     /// Milliseconds for which what was sent goes on being delivered after the program has ended.
     pub linger_ms: u32,
+    /// Faults to be injected into its links, for tests; none: empty.
+    pub faults: String,
     /// Name for people.
     pub name: String,
 }
@@ -54,17 +58,19 @@ impl Engine {
             profile: fields.name()?,
             collection: fields.word()?,
             patience_ns: fields.long()?,
+            eager_bytes: [fields.long()?, fields.long()?],
             operations_max: fields.word()?,
             incoming_max: fields.word()?,
             end_to_end: fields.truth()?,
             linger_ms: fields.word()?,
+            faults: fields.short_line()?,
             name: fields.line()?,
         };
         if engine.node == NodeId::ANY {
             return Err(Malformed::Field("an identity that stands for all nodes"));
         }
-        if engine.name.len() > NAME_LINE_BYTES {
-            return Err(Malformed::Field("a name that is too long"));
+        if engine.name.len().max(engine.faults.len()) > NAME_LINE_BYTES {
+            return Err(Malformed::Field("a name or faults that are too long"));
         }
         Ok(engine)
     }
@@ -77,10 +83,13 @@ impl Engine {
             .name(&self.profile)
             .bytes(&self.collection.to_be_bytes())
             .bytes(&self.patience_ns.to_be_bytes())
+            .bytes(&self.eager_bytes[0].to_be_bytes())
+            .bytes(&self.eager_bytes[1].to_be_bytes())
             .bytes(&self.operations_max.to_be_bytes())
             .bytes(&self.incoming_max.to_be_bytes())
             .bytes(&[u8::from(self.end_to_end)])
             .bytes(&self.linger_ms.to_be_bytes())
+            .short_line(&self.faults)
             .line(&self.name)
     }
 }
@@ -99,10 +108,12 @@ mod tests {
             profile: "default".into(),
             collection: 16,
             patience_ns: 10_000_000_000,
+            eager_bytes: [1 << 16, u64::MAX],
             operations_max: 4096,
             incoming_max: 1024,
             end_to_end: true,
             linger_ms: 1000,
+            faults: "f".repeat(NAME_LINE_BYTES),
             name: "a".repeat(NAME_LINE_BYTES),
         }
     }
@@ -114,6 +125,7 @@ mod tests {
             let bytes = asked.emit();
             assert!(bytes.len() < BUFFER_BYTES);
             assert_eq!(Request::parse(&bytes), Ok(asked));
+            assert!(bytes.len() + 2 < BUFFER_BYTES, "none of it is cut");
             let fixed = bytes.len() - NAME_LINE_BYTES;
             for shorter in 1..fixed {
                 assert!(Request::parse(&bytes[..shorter]).is_err(), "{shorter}");
@@ -128,6 +140,7 @@ mod tests {
         let parse = |engine| Request::parse(&Request::Engine(engine).emit());
         assert!(parse(Engine { node: NodeId::ANY, ..engine() }).is_err());
         assert!(parse(Engine { name: "a".repeat(NAME_LINE_BYTES + 1), ..engine() }).is_err());
+        assert!(parse(Engine { faults: "f".repeat(NAME_LINE_BYTES + 1), ..engine() }).is_err());
         assert!(parse(Engine { profile: String::new(), ..engine() }).is_err());
     }
 }

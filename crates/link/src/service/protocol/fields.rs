@@ -86,6 +86,19 @@ impl<'a> Fields<'a> {
     /// All the rest as a line of text.
     pub(super) fn line(&mut self) -> Result<String, Malformed> {
         let bytes = std::mem::take(&mut self.rest);
+        self.text(bytes)
+    }
+
+    /// A line behind its length.
+    pub(super) fn short_line(&mut self) -> Result<String, Malformed> {
+        let [length] = self.take()?;
+        let split = self.rest.split_at_checked(length.into());
+        let (bytes, rest) = split.ok_or(Malformed::Length(self.length))?;
+        self.rest = rest;
+        self.text(bytes)
+    }
+
+    fn text(&self, bytes: &[u8]) -> Result<String, Malformed> {
         if bytes.len() > REASON_BYTES {
             return Err(Malformed::Length(self.length));
         }
@@ -124,6 +137,12 @@ impl Writer {
         self.bytes(&carrier.index.to_be_bytes())
             .bytes(&carrier.mtu.to_be_bytes())
             .bytes(&carrier.mac)
+    }
+
+    /// A line behind its length, of 255 bytes at most.
+    pub(super) fn short_line(self, text: &str) -> Self {
+        let bytes = &text.as_bytes()[..text.len().min(255)];
+        self.bytes(&[bytes.len() as u8]).bytes(bytes)
     }
 
     /// As much of a text as there is room for, as one line.

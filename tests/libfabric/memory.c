@@ -430,7 +430,9 @@ static void everything(void)
 		for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
 			fails(&world, fi_write(ep, local, parts[k], NULL, to, address(hole), 21, NULL), FI_EFAULT);
 			fails(&world, fi_read(ep, local, parts[k], NULL, to, address(hole), 21, NULL), FI_EFAULT);
-			fails(&world, fi_write(ep, local, parts[k], NULL, to, address(guard), 21, NULL), FI_EFAULT);
+			/* The kernel writes there for the service empd, into a page of this program's own. */
+			if (!getenv("FI_EMP_BOARD"))
+				fails(&world, fi_write(ep, local, parts[k], NULL, to, address(guard), 21, NULL), FI_EFAULT);
 			fails(&world, fi_write(ep, local, parts[k], NULL, to, 64, 21, NULL), FI_EFAULT);
 			fails(&world, fi_read(ep, local, parts[k], NULL, to, 0, 21, NULL), FI_EFAULT);
 		}
@@ -439,8 +441,9 @@ static void everything(void)
 		fails(&world, fi_write(ep, local, LONG, NULL, to, address(hole), 21, NULL), FI_EFAULT);
 		fails(&world, fi_read(ep, local, LONG, NULL, to, address(hole), 21, NULL), FI_EFAULT);
 		fails(&world, fi_atomic(ep, &one, 1, NULL, to, address(hole), 21, FI_INT64, FI_SUM, NULL), FI_EFAULT);
-		fails(&world, fi_fetch_atomic(ep, &one, 1, NULL, &old, NULL, to, address(guard), 21, FI_INT64, FI_SUM,
-					      NULL), FI_EFAULT);
+		if (!getenv("FI_EMP_BOARD"))
+			fails(&world, fi_fetch_atomic(ep, &one, 1, NULL, &old, NULL, to, address(guard), 21, FI_INT64,
+						      FI_SUM, NULL), FI_EFAULT);
 	}
 	fails(&world, fi_read(ep, local, 8, NULL, to, ~0ULL - 16, 21, NULL), FI_EINVAL);
 	fails(&world, fi_write(ep, local, 8, NULL, to, address(late), 22, NULL), FI_EACCES);

@@ -71,19 +71,18 @@ impl Engine {
         *count += 1;
         let whole = payload.len() as u64 == descriptor.payload_and_room().0;
         if is_over(&descriptor) {
-            if !(whole && descriptor.bytes <= self.buffered_bytes_max) {
+            if descriptor.bytes > self.buffered_bytes_max {
                 return Err(Wrong("a send that cannot be over"));
             }
-            // What is over is short, and bounded by the number of operations.
-            if self.sends_waiting.is_empty() {
+            if whole && self.sends_waiting.is_empty() {
                 return self.send_copied(descriptor, payload);
             }
-            self.post(Waiting { descriptor, memory: Lent::new(payload.into()) });
-            return Ok(());
         }
         let (sent, room) = descriptor.payload_and_room();
         let all = sent.checked_add(room).filter(|all| *all <= left);
-        self.held += all.ok_or(Wrong("more bytes than may be held for it"))?;
+        let all = all.ok_or(Wrong("more bytes than may be held for it"))?;
+        // What is over is short, and bounded by the number of operations.
+        self.held += if is_over(&descriptor) { 0 } else { all };
         if whole {
             let memory = match sent {
                 0 => Lent::zeros(room as usize),
@@ -385,6 +384,7 @@ impl Engine {
             Tell::Hint(node, link, address) => self.desk.hint(node, link, address),
             Tell::Resolve(node, link, address) => self.desk.look_for(node, link, address),
             Tell::Collection(frames) => self.node.set_collection(frames),
+            Tell::Unread(count) => self.desk.set_unread(count as usize),
             Tell::Taken(count) if count > self.notified => {
                 self.wrong = Some(Wrong("more notifications than there were"));
             }

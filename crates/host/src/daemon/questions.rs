@@ -101,6 +101,8 @@ pub enum Tell {
     Collection(u32),
     /// So many notifications were taken by the program's owner, and make room for others.
     Taken(u64),
+    /// So many completions wait at the program for its owner: what bounds receives for several messages.
+    Unread(u64),
 }
 
 /// Refusals of endpoints and regions, by number.
@@ -312,6 +314,7 @@ impl Tell {
             Self::Resolve(node, link, address) => place(writer.byte(6), *node, *link, address),
             Self::Collection(frames) => writer.byte(7).word(*frames),
             Self::Taken(count) => writer.byte(8).long(*count),
+            Self::Unread(count) => writer.byte(9).long(*count),
         }
         .0
     }
@@ -336,6 +339,7 @@ impl Tell {
             }
             7 => Self::Collection(fields.word()?),
             8 => Self::Taken(fields.long()?),
+            9 => Self::Unread(fields.long()?),
             _ => return Err(Wrong("something told that there is not")),
         };
         fields.end()?;
@@ -411,6 +415,7 @@ mod tests {
             Tell::Resolve(NodeId(1), LinkIndex(2), LinkAddress::BEYOND),
             Tell::Collection(7),
             Tell::Taken(8),
+            Tell::Unread(9),
         ] {
             assert_eq!(Tell::parse(&told.emit()), Ok(told));
         }

@@ -51,6 +51,8 @@ pub(crate) struct Remote {
     ended: VecDeque<Completion>,
     events: VecDeque<NodeEvent>,
     arrived: bool,
+    /// Something was posted since the last look: to look is not to wait in vain yet.
+    posted: bool,
     answer: Option<Answer>,
     armed: bool,
     looks: u32,
@@ -83,6 +85,7 @@ impl Remote {
             ended: VecDeque::new(),
             events: VecDeque::new(),
             arrived: false,
+            posted: false,
             answer: None,
             armed: false,
             looks: 0,
@@ -162,6 +165,7 @@ impl Remote {
             records += 1;
         }
         worked |= records != 0 || std::mem::take(&mut self.arrived);
+        worked |= std::mem::take(&mut self.posted);
         if !worked {
             self.looks += 1;
             if self.looks >= LOOKS_PER_CHECK {

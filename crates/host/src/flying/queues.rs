@@ -38,6 +38,8 @@ pub(crate) struct Queues {
     taken: usize,
     /// Completions in all queues together.
     held: usize,
+    /// Completions that were handed out and wait for the application elsewhere.
+    elsewhere: usize,
     /// How many may wait for the application. Posts are refused beyond it, so that whoever posts and never asks is told instead of growing;
     /// what is in flight then still finds its place.
     held_max: usize,
@@ -143,6 +145,17 @@ impl Queues {
     #[inline]
     pub(crate) const fn held(&self) -> usize {
         self.held
+    }
+
+    /// The same with those that wait for it elsewhere.
+    #[inline]
+    pub(crate) const fn unread(&self) -> usize {
+        self.held.saturating_add(self.elsewhere)
+    }
+
+    /// So many that were handed out wait for the application elsewhere.
+    pub(crate) fn set_elsewhere(&mut self, count: usize) {
+        self.elsewhere = count;
     }
 
     /// True if the queue has nothing to hand out.

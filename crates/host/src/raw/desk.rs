@@ -135,6 +135,11 @@ impl Desk {
         self.node.inner.seat.remove_region(key)
     }
 
+    /// So many completions that were polled wait for the application elsewhere: what bounds receives for several messages.
+    pub fn set_unread(&self, count: usize) {
+        self.node.inner.seat.set_unread(count);
+    }
+
     /// So many notifications that were polled are over, and make room for others.
     pub fn release_notifications(&self, count: usize) {
         self.node.inner.seat.release_notifications(count);

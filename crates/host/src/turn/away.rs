@@ -9,12 +9,16 @@ use crate::told::journal::Level;
 use crate::turn::core::{Core, POLL_BY_HAND};
 use crate::turn::posts::Departing;
 
+/// Completions more or less that wait for the application, of which the engine is told: a part of what it lets wait, and a record in a thousand.
+const UNREAD_STEP: usize = 1024;
+
 impl Core {
     /// What has come. True if there was anything.
     #[inline]
     pub(super) fn receive_away(&mut self) -> bool {
-        if self.queues.has_taken() {
-            self.tell_taken();
+        let unread = self.queues.held();
+        if self.queues.has_taken() || self.unread_told.abs_diff(unread) >= UNREAD_STEP {
+            self.tell_read();
         }
         let worked = self.away.as_mut().is_some_and(|away| away.turn());
         worked | self.deliver_away()
@@ -39,12 +43,16 @@ impl Core {
         worked
     }
 
-    /// The application has taken notifications: there is room for others.
+    /// The application has taken notifications: there is room for others. Or it has taken other completions, or has not.
     #[cold]
-    fn tell_taken(&mut self) {
+    fn tell_read(&mut self) {
+        self.unread_told = self.queues.held();
         let taken = self.queues.notifications_taken() as u64;
         if let Some(away) = &mut self.away {
-            away.tell(Tell::Taken(taken));
+            away.tell(Tell::Unread(self.unread_told as u64));
+            if taken != 0 {
+                away.tell(Tell::Taken(taken));
+            }
             away.flush();
         }
     }

@@ -71,6 +71,8 @@ pub(crate) struct Core {
     pub(crate) firmware: Option<Firmware>,
     /// The firmware in the service, of the daemon board.
     pub(crate) away: Option<Box<Remote>>,
+    /// How many completions it was told that the application has not asked for.
+    pub(super) unread_told: usize,
     pub(crate) links: Vec<Box<dyn Link>>,
     pub(crate) outgoing: Outgoing,
     pub(crate) memory: ProcessMemory,
@@ -138,6 +140,7 @@ impl Core {
         Self {
             firmware,
             away,
+            unread_told: 0,
             links,
             outgoing: Outgoing::new(frame_bytes_max),
             memory,
@@ -207,7 +210,7 @@ impl Core {
         else {
             return self.receive_away();
         };
-        firmware.set_unread(queues.held());
+        firmware.set_unread(queues.unread());
         let unseen = Unseen::for_at_most(now.since(*emptied_at));
         let mut told = Span(0);
         let (mut frames, mut full) = (0, false);

@@ -45,6 +45,11 @@ impl Seat {
         firmware.export_region(key, memory, rights, number)
     }
 
+    /// So many completions that were polled wait for the application elsewhere.
+    pub(crate) fn set_unread(&self, count: usize) {
+        self.lock().queues.set_elsewhere(count);
+    }
+
     /// So many notifications that were polled are over, and make room for others.
     pub(crate) fn release_notifications(&self, count: usize) {
         self.lock().queues.release(count);

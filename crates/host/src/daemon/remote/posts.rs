@@ -38,7 +38,7 @@ impl Remote {
         more: bool,
     ) -> Result<Posted, PostError> {
         let bytes = send.segments.bytes();
-        let short = bytes <= self.facts.buffered_bytes_max && bytes <= PIECE_BYTES_MAX as u64;
+        let short = bytes <= self.facts.buffered_bytes_max;
         let mode = (send.completion, short);
         self.check_post(send.endpoint, send.to, mode, bytes)?;
         let over = short && !send.synchronous && send.completion != CompletionMode::Delivered;
@@ -61,7 +61,7 @@ impl Remote {
         let op = OpId::elsewhere(OpKind::Send, u32::MAX, 0);
         let descriptor = Descriptor { op: op.to_bits(), endpoint: send.endpoint, bytes, posting };
         // SAFETY: as the caller promises, for the time of the call.
-        unsafe { self.write_short(&descriptor.emit(), send.segments.as_slice()) };
+        unsafe { self.write_copied(&descriptor.emit(), &send.segments) };
         self.unretired += 1;
         let completion = Completion {
             op,
@@ -244,6 +244,7 @@ impl Remote {
     /// The segments are covered by the invariant of [`crate::memory::process`] for the time of the call.
     #[inline]
     unsafe fn write_short(&mut self, head: &[u8; 64], parts: &[Segment]) {
+        self.posted = true;
         if self.waiting.is_empty() && parts.len() <= PARTS_FEW {
             let mut slices: [&[u8]; PARTS_FEW + 1] = [head, &[], &[], &[]];
             for (slice, part) in slices[1..].iter_mut().zip(parts) {
@@ -262,6 +263,29 @@ impl Remote {
             record.extend_from_slice(unsafe { pointer::bytes(*part) });
         }
         self.write_or_wait(said::POST, record);
+    }
+
+    /// The same of one that may not fit.
+    ///
+    /// # Safety
+    ///
+    /// As for [`write_short`](Self::write_short).
+    #[inline]
+    unsafe fn write_copied(&mut self, head: &[u8; 64], segments: &SegmentList) {
+        if segments.bytes() <= PIECE_BYTES_MAX as u64 {
+            // SAFETY: as the caller promises.
+            return unsafe { self.write_short(head, segments.as_slice()) };
+        }
+        let mut all = head.to_vec();
+        for part in segments.as_slice() {
+            // SAFETY: as the caller promises.
+            all.extend_from_slice(unsafe { pointer::bytes(*part) });
+        }
+        let (first, rest) = all.split_at(head.len() + PIECE_BYTES_MAX);
+        self.write_or_wait(said::POST, first.to_vec());
+        for piece in rest.chunks(PIECE_BYTES_MAX) {
+            self.write_or_wait(said::MORE, piece.to_vec());
+        }
     }
 
     pub(super) fn write_or_wait(&mut self, mark: u32, record: Vec<u8>) {

@@ -122,12 +122,8 @@ fn through_one_service(what: &str, by: (&str, &str)) {
     let service = Service::start(&lab, 0);
     let through =
         format!("ip netns exec {} setpriv --reuid=65534 --regid=65534 --clear-groups", lab.name(0));
-    let settings = [
-        ("EMP_SERVICE", service.socket()),
-        ("FI_EMP_IFACE", INTERFACE),
-        ("THROUGH", &through),
-        by,
-    ];
+    let settings =
+        [("EMP_SERVICE", service.socket()), ("FI_EMP_IFACE", INTERFACE), ("THROUGH", &through), by];
     run(what, &BY_SERVICE, &settings, " 0 failed");
 }
 
@@ -325,9 +321,17 @@ fn run(what: &str, options: &[&str], settings: &[(&str, &str)], wanted: &str) ->
         program.arg("--libfabric").arg(other);
     }
     program.args(flags).arg(&directory).args(tests);
-    for name in ["FI_EMP_LINK", "FI_EMP_BOARD", "FI_EMP_FAULT", "FI_EMP_IFACE", "FI_LOG_LEVEL", "HOST_A", "HOST_B"]
-        .into_iter()
-        .chain(["EMP_SERVICE", "SERVICE_A", "SERVICE_B"])
+    for name in [
+        "FI_EMP_LINK",
+        "FI_EMP_BOARD",
+        "FI_EMP_FAULT",
+        "FI_EMP_IFACE",
+        "FI_LOG_LEVEL",
+        "HOST_A",
+        "HOST_B",
+    ]
+    .into_iter()
+    .chain(["EMP_SERVICE", "SERVICE_A", "SERVICE_B"])
     {
         program.env_remove(name);
     }

@@ -371,8 +371,7 @@ impl Engine {
         // SAFETY: this was its last end.
         let memory = operation.memory.map(|memory| unsafe { memory.back() }).unwrap_or_default();
         let (held, payload) = (memory.len() as u64, operation.payload);
-        let count =
-            if kind == OpKind::Receive { &mut self.receives } else { &mut self.sends };
+        let count = if kind == OpKind::Receive { &mut self.receives } else { &mut self.sends };
         *count -= 1;
         if operation.over {
             self.outbox.retire();

@@ -92,7 +92,15 @@ fn the_memory_of_a_program_that_is_stopped_is_served() {
         put.wait(LONG).expect("served");
         let sum = to_a.atomic(at(target, 0), AtomicOp::Write, &[77u64]).expect("posted");
         sum.wait(LONG).expect("served");
-        assert_eq!(to_a.fetch_add(target, 3u64).expect("posted").wait(LONG).expect("served").buffer.first(), 77);
+        assert_eq!(
+            to_a.fetch_add(target, 3u64)
+                .expect("posted")
+                .wait(LONG)
+                .expect("served")
+                .buffer
+                .first(),
+            77
+        );
         child.signal(libc::SIGCONT);
         let all = crate::fates::receive(&to_a, 2, 1 << 20);
         assert_eq!(all[..8], 80u64.to_le_bytes());
@@ -118,8 +126,10 @@ fn a_program_that_is_killed_amid_puts_and_gets_is_an_error_to_others() {
                 endpoint.send_wait(("b", 1), 1, "here", LONG).expect("it goes");
                 loop {
                     // Amid puts and gets of its own, too.
-                    let _ = endpoint.put(other.remote(), vec![2; 100_000]).map(|put| put.wait(LONG));
-                    let _ = endpoint.get(other.remote(), vec![2; 100_000]).map(|get| get.wait(LONG));
+                    let _ =
+                        endpoint.put(other.remote(), vec![2; 100_000]).map(|put| put.wait(LONG));
+                    let _ =
+                        endpoint.get(other.remote(), vec![2; 100_000]).map(|get| get.wait(LONG));
                 }
             });
             crate::fates::receive(&b, 1, 4);

@@ -168,7 +168,9 @@ fn what_is_none_of_a_programs_memory_is_not_taken_for_it() {
         assert_eq!(ask(&mut none, export(4096, 4096)), refused);
         let file = tempfile::tempfile().expect("a file");
         let maps = File::open("/proc/self/maps").expect("it is there");
-        for (number, given) in [file.as_fd(), maps.as_fd(), none.connection.as_fd()].iter().enumerate() {
+        for (number, given) in
+            [file.as_fd(), maps.as_fd(), none.connection.as_fd()].iter().enumerate()
+        {
             let mut seat = seat(&socket, 0x6100 + number as u64);
             seat.channel.give(*given).expect("there is room");
             assert_eq!(ask(&mut seat, export(4096, 4096)), None, "{number} is taken");
@@ -216,8 +218,7 @@ fn memory_that_nobody_brings_is_an_error() {
         // SAFETY: it stays mapped; nobody uses it.
         let region = unsafe { endpoint.export_region_raw(Some(5), memory, Rights::BOTH) };
         let generation = region.expect("exported").generation;
-        let target =
-            RemoteRegion { to: node.id(), to_endpoint: 1, key: 5, generation, offset: 0 };
+        let target = RemoteRegion { to: node.id(), to_endpoint: 1, key: 5, generation, offset: 0 };
         (node, fault, target)
     });
     place.as_nobody(|socket| {

@@ -173,7 +173,8 @@ impl Descriptor {
                 over,
             } => {
                 let flags = flag(immediate.is_some(), IMMEDIATE) | flag(synchronous, SYNCHRONOUS);
-                fields.kind = [SEND, flags | flag(more, MORE) | flag(over, OVER), completion as u8, 0];
+                fields.kind =
+                    [SEND, flags | flag(more, MORE) | flag(over, OVER), completion as u8, 0];
                 (fields.peer, fields.peer_endpoint, fields.bits) = (to, to_endpoint, match_bits);
                 fields.third = immediate.unwrap_or(0);
             }
@@ -327,8 +328,9 @@ impl Layout {
         all[..4].copy_from_slice(&self.kind);
         all[4..6].copy_from_slice(&of.endpoint.to_le_bytes());
         all[6..8].copy_from_slice(&self.peer_endpoint.to_le_bytes());
-        for (place, long) in
-            [of.op, self.peer.0, self.bits, self.third, of.bytes, self.fourth].into_iter().enumerate()
+        for (place, long) in [of.op, self.peer.0, self.bits, self.third, of.bytes, self.fourth]
+            .into_iter()
+            .enumerate()
         {
             all[8 + 8 * place..16 + 8 * place].copy_from_slice(&long.to_le_bytes());
         }
@@ -445,8 +447,7 @@ mod tests {
         let bytes = all()[3].emit();
         let mut expected = vec![4, 1, 0, 0, 0x02, 0x01, 6, 0];
         expected.extend((2u64 << 60 | 7 << 32 | 9).to_le_bytes());
-        let longs =
-            [5, 0x6162_6364_6566_6768, 0x0807_0605_0403_0201, 0x0304, 9, 0x7172_7374u64];
+        let longs = [5, 0x6162_6364_6566_6768, 0x0807_0605_0403_0201, 0x0304, 9, 0x7172_7374u64];
         expected.extend(longs.map(u64::to_le_bytes).concat());
         assert_eq!(bytes[..], expected[..]);
     }

@@ -109,8 +109,7 @@ impl Seat {
         number: u16,
     ) -> Result<(RegionId, Window), PostError> {
         let mut core = self.lock();
-        let refusal =
-            if core.away.is_some() { PostError::NotOnBoard } else { PostError::Closing };
+        let refusal = if core.away.is_some() { PostError::NotOnBoard } else { PostError::Closing };
         let (slot, known_as) = core.memory.windows.open(memory).ok_or(PostError::TooManyRegions)?;
         let exported = match core.firmware_mut() {
             Some(firmware) => firmware.export_region(key, known_as, Rights::REMOTE_WRITE, number),

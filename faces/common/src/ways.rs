@@ -210,6 +210,7 @@ mod tests {
         let linger = Duration::ZERO;
         Settings {
             link,
+            board: emp_host::Board::Inline { guardian: true },
             interfaces,
             apart,
             name: None,

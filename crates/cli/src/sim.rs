@@ -58,6 +58,9 @@ pub struct Args {
     /// A perfect network, and nodes that stay up.
     #[arg(long)]
     calm: bool,
+    /// Nodes cabled to each other in lines, rings, meshes and at random, of which most relay.
+    #[arg(long, conflicts_with = "discover")]
+    relays: bool,
     /// With --seed: leave out parts of its trouble and actions, as a failure that was made smaller says.
     #[arg(long, value_name = "LIST", requires = "seed")]
     without: Option<String>,
@@ -185,7 +188,7 @@ fn options(args: &Args) -> anyhow::Result<SwarmOptions> {
             );
         }
     };
-    Ok(SwarmOptions { scale, profile, calm: args.calm, without })
+    Ok(SwarmOptions { scale, profile, calm: args.calm, relays: args.relays, without })
 }
 
 fn parse_range(text: &str) -> anyhow::Result<Range<u64>> {

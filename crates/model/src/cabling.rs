@@ -1,7 +1,7 @@
 //! Worlds of cables in the swarm: several between the same nodes, or trees of switches, with plugs that are pulled, put in again and
 //! moved. Drawn from numbers of its own, so that all else of a seed's world is as it was before there were any.
 //!
-//! Every node has a cable or a switch in common with every other one, as long as nobody relays.
+//! Every node has a cable or a switch in common with every other one, unless nodes relay ([`relaying`]).
 
 use emp_firmware::Span;
 
@@ -9,6 +9,7 @@ use crate::action::Action;
 use crate::network::{Jack, Plug, Wiring};
 use crate::prng::Prng;
 use crate::reduce::Part;
+use crate::relaying;
 use crate::swarm::{SwarmOptions, Temper};
 use crate::world::{World, WorldSetup};
 
@@ -26,10 +27,14 @@ fn numbers(seed: u64) -> Prng {
 pub fn draw(
     seed: u64,
     setup: &mut WorldSetup,
-    temper: &Temper,
+    temper: &mut Temper,
     options: &SwarmOptions,
 ) -> Option<Wiring> {
     let mut prng = numbers(seed);
+    if options.relays {
+        let wiring = relaying::draw(&mut prng, setup, temper, options);
+        return Some(fit(wiring, setup, &mut prng));
+    }
     let nodes = setup.nodes.len();
     // What moves whole nodes, or has two at one address, knows nothing of cables.
     let shares = setup.nodes.iter().any(|node| node.shares_with.is_some());
@@ -37,10 +42,15 @@ pub fn draw(
     if !prng.percent(WORLDS) || apart {
         return None;
     }
-    let mut wiring = match prng.below(3) {
+    let wiring = match prng.below(3) {
         0 => Wiring::trees(nodes, 1 + prng.index(2), 1 + prng.index(3), 2),
         _ => several(nodes, &mut prng),
     };
+    Some(fit(wiring, setup, &mut prng))
+}
+
+/// Gives each node a link for each of its cables and one to spare, and each cable one of the setups.
+fn fit(mut wiring: Wiring, setup: &mut WorldSetup, prng: &mut Prng) -> Wiring {
     wiring.links.iter_mut().for_each(|links| *links += 1);
     for cable in &mut wiring.cables {
         cable.setup = prng.index(setup.fabrics.len());
@@ -51,7 +61,7 @@ pub fn draw(
         (link.cost, link.beside) = (None, Default::default());
         node.links = vec![link; *links];
     }
-    Some(wiring)
+    wiring
 }
 
 /// One to three cables between any two nodes, as far as a node has links.
@@ -70,7 +80,7 @@ fn several(nodes: usize, prng: &mut Prng) -> Wiring {
 }
 
 /// What befalls the cables: only where the network is cut in other worlds too, as that is what explains the errors of it.
-pub fn schedule(seed: u64, world: &mut World, temper: &Temper) {
+pub fn schedule(seed: u64, world: &mut World, temper: &Temper, options: &SwarmOptions) {
     let mut prng = numbers(seed ^ 0x9a11);
     let cables = world.network().cables();
     if cables == 0 || !temper.cuts {
@@ -85,7 +95,9 @@ pub fn schedule(seed: u64, world: &mut World, temper: &Temper) {
         let (cable, side) = (prng.index(cables), prng.index(2));
         let at = world.began() + Span(prng.below(span));
         if prng.percent(30) && may_move {
-            move_to_spare(world, cable, side, at, &mut prng);
+            // With relays it may be another node's that the cable leads to from then on.
+            let node = options.relays.then(|| prng.index(world.nodes().len()));
+            move_to_spare(world, (cable, side), node, at, &mut prng);
             continue;
         }
         world.schedule(at, Action::SetPlug { cable, side, is_in: false });
@@ -97,17 +109,18 @@ pub fn schedule(seed: u64, world: &mut World, temper: &Temper) {
     }
 }
 
-/// A plug goes to the spare link of its node, and perhaps back.
+/// A plug goes to the spare link of its node, or of another one, and perhaps back.
 fn move_to_spare(
     world: &mut World,
-    cable: usize,
-    side: usize,
+    (cable, side): (usize, usize),
+    node: Option<usize>,
     at: emp_firmware::Time,
     prng: &mut Prng,
 ) {
     let Some((now, _)) = world.network().cable(cable) else { return };
     let Some(from) = now.ends[side].jack() else { return };
-    let spare = Jack { link: world.network().links(from.node) - 1, ..from };
+    let node = node.unwrap_or(from.node);
+    let spare = Jack { node, link: world.network().links(node) - 1 };
     world.schedule(at, Action::MovePlug { cable, side, to: Plug::Node(spare) });
     if prng.percent(60) {
         let back = at + Span(prng.log_uniform(500_000_000));

@@ -236,13 +236,7 @@ impl History {
         let long =
             |(start, end): &(Time, Time)| *end >= fresh && end.since(*start) >= self.silence_min;
         if let Some(reach) = &self.reach {
-            let cuts = self.cuts.iter().map(|cut| {
-                let what = Outage::Cut { fabric: cut.fabric, between: (cut.from, cut.to) };
-                (what, cut.start, cut.end)
-            });
-            let away = self.absences.iter().map(|one| (Outage::Away(one.node), one.start, one.end));
-            let outages: Vec<_> = cuts.chain(away).collect();
-            return reach.apart((a, b), &outages, now).iter().any(long);
+            return reach.apart((a, b), &self.outages(), now).iter().any(long);
         }
         let between = |cut: &Cut| (cut.from, cut.to) == (a, b) || (cut.from, cut.to) == (b, a);
         let mut spans = vec![(Time(0), now)];
@@ -254,6 +248,21 @@ impl History {
             spans = cuts.flat_map(|cut| common(cut, &spans)).collect();
         }
         spans.iter().any(long)
+    }
+
+    /// What of links and nodes was out, and when.
+    fn outages(&self) -> Vec<(Outage, Time, Time)> {
+        let cuts = self.cuts.iter().map(|cut| {
+            let what = Outage::Cut { fabric: cut.fabric, between: (cut.from, cut.to) };
+            (what, cut.start, cut.end)
+        });
+        let away = self.absences.iter().map(|one| (Outage::Away(one.node), one.start, one.end));
+        cuts.chain(away).collect()
+    }
+
+    /// True if there is a way now between two nodes that are there.
+    pub fn can_reach(&self, a: usize, b: usize, now: Time) -> bool {
+        self.reach.as_ref().is_none_or(|reach| reach.connected((a, b), &self.outages(), now))
     }
 
     /// True if `observer` may report this.

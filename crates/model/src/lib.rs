@@ -30,6 +30,7 @@ mod port;
 mod prng;
 mod reach;
 mod reduce;
+mod relaying;
 mod report;
 mod run;
 mod shrink;

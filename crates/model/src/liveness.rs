@@ -49,14 +49,14 @@ pub fn play(world: &mut World, prng: &mut Prng, bound: Span) -> Result<(), Strin
     if settle(world, bound)? {
         return Ok(());
     }
-    for (from, to) in pairs(core) {
+    for (from, to) in pairs(world, core) {
         first.push(say(world, from, to, 0, CompletionMode::Delivered));
     }
     if settle(world, bound)? {
         return Ok(());
     }
     let mut must: Vec<MessageId> = Vec::new();
-    for (from, to) in pairs(core) {
+    for (from, to) in pairs(world, core) {
         let bytes = *prng.pick(&BYTES);
         must.push(say(world, from, to, bytes, CompletionMode::Delivered));
     }
@@ -84,9 +84,11 @@ pub fn play(world: &mut World, prng: &mut Prng, bound: Span) -> Result<(), Strin
     }
 }
 
-fn pairs(nodes: &[usize]) -> impl Iterator<Item = (usize, usize)> + '_ {
+/// Those of these nodes between which there is a way: it may have led through one that is not well.
+fn pairs(world: &World, nodes: &[usize]) -> Vec<(usize, usize)> {
     let others = |from: usize| nodes.iter().copied().filter(move |to| *to != from);
-    nodes.iter().flat_map(move |from| others(*from).map(|to| (*from, to)))
+    let all = nodes.iter().flat_map(|from| others(*from).map(|to| (*from, to)));
+    all.filter(|(from, to)| world.history.can_reach(*from, *to, world.now())).collect()
 }
 
 /// Something happens to a node that lasts.

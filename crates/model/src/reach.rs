@@ -96,7 +96,7 @@ impl Reach {
     }
 
     /// Whether there is a way between two nodes from this time on until something changes.
-    fn connected(
+    pub(crate) fn connected(
         &self,
         (a, b): (usize, usize),
         outages: &[(Outage, Time, Time)],

@@ -28,6 +28,9 @@ const TROUBLE_MAX: Span = Span::ms(120_000);
 /// How much longer everything may take while frames are still lost.
 const LASTING_FACTOR: u64 = 10;
 
+/// And where nodes relay: all may go by one cable, a few times each, and who has lost its last cable waits seven times as long for it.
+const RELAYED_FACTOR: u64 = 8;
+
 /// How often receives are posted anew for what is outstanding: those posted before may have been taken by messages of
 /// pairs that broke down.
 const ROUND: Span = Span::ms(500);
@@ -72,14 +75,14 @@ fn run<T>(
 
 /// A seed's world with all that will happen in it, and the numbers of its actions.
 fn make(seed: u64, options: &SwarmOptions) -> (Temper, World, Vec<u64>) {
-    let (temper, mut setup, mut prng) = swarm::draw(seed, options);
+    let (mut temper, mut setup, mut prng) = swarm::draw(seed, options);
     options.without.reduce_setup(&mut setup);
     let began = hard::harden(seed, &mut setup, &options.without);
-    let wiring = cabling::draw(seed, &mut setup, &temper, options);
+    let wiring = cabling::draw(seed, &mut setup, &mut temper, options);
     let mut world = World::cabled(began, setup, wiring);
     workload::schedule(&mut world, &temper, options, &mut prng);
     hard::schedule_limits(seed, &mut world, &temper);
-    cabling::schedule(seed, &mut world, &temper);
+    cabling::schedule(seed, &mut world, &temper, options);
     let actions = options.without.reduce_actions(&mut world);
     (temper, world, actions)
 }
@@ -157,7 +160,10 @@ fn play(world: &mut World, temper: &Temper, seed: u64, healed: &mut Time) -> Res
         world.cancel_receive(receive);
     }
     match world.run(bound) {
-        Stop::Idle => world.judge_finished(),
+        Stop::Idle => {
+            world.judge_searches()?;
+            world.judge_finished()
+        }
         Stop::Limit => Err(format!("not idle long after the end: {}", busy(world))),
         Stop::Failed | Stop::Reached => Ok(()),
     }
@@ -302,7 +308,11 @@ fn recovery_bound(world: &World, temper: &Temper) -> Span {
     } else {
         0
     };
-    Span(waiting + bytes * 80 + slowest.max().unwrap_or(0) * 30 + timers)
+    let usual = waiting + bytes * 80 + slowest.max().unwrap_or(0) * 30 + timers;
+    match world.network.is_relayed() {
+        true => Span(usual * RELAYED_FACTOR),
+        false => Span(usual),
+    }
 }
 
 /// How long a frame takes on average to get through where so large a part is lost, if each loss costs a timer, which doubles up to its

@@ -31,6 +31,8 @@ pub struct SwarmOptions {
     pub profile: Option<&'static str>,
     /// The network is perfect and nodes stay up.
     pub calm: bool,
+    /// All worlds are cables between nodes of which most relay.
+    pub relays: bool,
     /// What is left out.
     pub without: Reduction,
 }
@@ -48,6 +50,9 @@ impl SwarmOptions {
         }
         if self.calm {
             all.push_str(" --calm");
+        }
+        if self.relays {
+            all.push_str(" --relays");
         }
         if self.without != Reduction::default() {
             all.push_str(&format!(" --without {}", self.without));
@@ -96,8 +101,14 @@ pub fn draw(seed: u64, options: &SwarmOptions) -> (Temper, WorldSetup, Prng) {
     let mut temper = draw_temper(&mut prng, options);
     let may_limit = !options.calm && !options.without.is_without(Part::Mtu);
     temper.limits = Prng::new(seed ^ 0x0171_3171).percent(20) && may_limit;
-    let nodes_max = if options.scale == Scale::Small { 4 } else { 6 };
-    let nodes = prng.within(2..=nodes_max) as usize;
+    let nodes = match (options.relays, options.scale) {
+        (false, Scale::Small) => 2..=4,
+        (false, Scale::Full) => 2..=6,
+        // The longest lines have ends beyond the hop limit.
+        (true, Scale::Small) => 3..=6,
+        (true, Scale::Full) => 3..=12,
+    };
+    let nodes = prng.within(nodes) as usize;
     let fabrics_count = if prng.percent(20) { 2 } else { 1 };
     let fabrics = (0..fabrics_count).map(|_| draw_fabric(&mut prng, &temper, options)).collect();
     let frame_bytes = *prng.pick(&[1_500usize, 1_500, 1_500, 9_000, 4_096, 576]);

@@ -212,7 +212,10 @@ impl Network {
             }
         }
         let (plugged, groups) = (vec![[true; 2]; wiring.cables.len()], Vec::new());
-        network.rules = (wiring.relayed > 0).then(Rules::default);
+        let damages =
+            |rates: &crate::faults::Rates| rates.corrupt.0 > 0 || rates.truncate.0 > 0;
+        let damaged = setups.iter().any(|setup| setup.faults.all().any(damages));
+        network.rules = (wiring.relayed > 0).then(|| Rules::new(damaged));
         network.wires = Some(Wires { wiring, plugged, groups });
         network.regroup();
         for cable in 0..network.cables() {
@@ -224,6 +227,11 @@ impl Network {
     /// Whether a node relays for others.
     pub fn relays(&self, node: usize) -> bool {
         self.wires.as_ref().is_some_and(|wires| wires.wiring.relays[node])
+    }
+
+    /// Whether any node does.
+    pub fn is_relayed(&self) -> bool {
+        self.rules.is_some()
     }
 
     /// By how many links each search beyond neighbours has left, of all nodes together.

@@ -31,6 +31,37 @@ fn small_worlds() {
     assert!(lost > 100 && resent > 100, "the worlds were too kind: {lost} lost, {resent} resent");
 }
 
+fn of_relays(scale: Scale) -> SwarmOptions {
+    SwarmOptions { scale, relays: true, ..SwarmOptions::default() }
+}
+
+/// `RELAY-4` to `RELAY-10`: lines, rings, meshes and random graphs with relays, whose cables are pulled and moved, that lead one way, and whose
+/// relays crash: whoever can be reached is, everything arrives once, and what is held and searched is bounded.
+#[test]
+fn worlds_of_relays_meet_every_trouble_and_hold_little() {
+    let mut outcomes = run(0..200, &of_relays(Scale::Small));
+    outcomes.extend(run(2_000..2_030, &of_relays(Scale::Full)));
+    let counted = |counter: Counter| -> u64 {
+        outcomes.iter().map(|outcome| outcome.counts[counter as usize]).sum()
+    };
+    for counter in [
+        Counter::Relayed,
+        Counter::SearchesRelayed,
+        Counter::CutOffsSent,
+        Counter::CutOffsHeard,
+        Counter::DropHopCut,
+        Counter::DropRelayOff,
+        Counter::DropSearchAgain,
+        Counter::DropSearchBack,
+    ] {
+        assert!(counted(counter) > 0, "no seed of the set counts {}", counter.name());
+    }
+    let held = |name: &str| outcomes.iter().filter_map(|outcome| outcome.peaks.get(name)).max();
+    // A few ways to each of eleven others, and those that were.
+    assert!(held("lists of hops") < Some(&400), "{:?}", held("lists of hops"));
+    assert!(held("frames in transit") > Some(&0));
+}
+
 #[test]
 fn calm_worlds_of_each_profile() {
     for profile in Profile::ALL {
@@ -39,6 +70,7 @@ fn calm_worlds_of_each_profile() {
             assert_eq!(outcome.statistics.network.dropped, 0, "{outcome}");
             assert_eq!(outcome.statistics.network.undeliverable, 0, "{outcome}");
         }
+        run(1_000..1_004, &SwarmOptions { relays: true, ..options });
     }
 }
 

@@ -148,6 +148,7 @@ pub use flying::alarm::Alarm;
 pub use links::choice::{Choice, Outcome, Rung};
 pub use links::costs::{LinkCosts, PathCosts, measure_paths};
 pub use links::error::BuildError;
+pub use links::joining::{Brings, Newcomers, Opened};
 pub use links::ladder::{AutoLinks, Want};
 pub use machine::launcher::ranked_interfaces;
 pub use machine::signals::blocked as with_signals_blocked;

@@ -26,13 +26,18 @@ impl Ring {
     fn build() -> Option<Self> {
         let ring = Self { labs: [Lab::build(1500)?, Lab::build(1500)?] };
         for (from, to) in [(1, 2), (3, 0)] {
-            let there = ring.name(to).to_owned();
-            ring.ip(from, &format!("link add {SECOND} type veth peer name {SECOND} netns {there}"));
-            ring.ip(from, &format!("link set {SECOND} up"));
-            ring.ip(to, &format!("link set {SECOND} up"));
+            ring.plug_second(from, to);
         }
         ring.wait_for_carriers();
         Some(ring)
+    }
+
+    /// Joins the second interfaces of two hosts, which they have from then on.
+    fn plug_second(&self, from: usize, to: usize) {
+        let there = self.name(to);
+        self.ip(from, &format!("link add {SECOND} type veth peer name {SECOND} netns {there}"));
+        self.ip(from, &format!("link set {SECOND} up"));
+        self.ip(to, &format!("link set {SECOND} up"));
     }
 
     fn name(&self, host: usize) -> &str {
@@ -135,4 +140,26 @@ fn opposite_corners_of_a_ring_talk_through_relays() {
             }
         });
     }
+}
+
+/// `PATH-15`: a cable that is plugged in while a relay runs is one of those between which it sends on.
+#[test]
+fn a_relay_takes_up_a_cable_that_appears() {
+    let Some(ring) = Ring::build() else { return };
+    // What is left is a line, whose second cable is not there yet.
+    for host in [1, 3] {
+        ring.ip(host, &format!("link delete {SECOND}"));
+    }
+    let all = |host: usize, node: NodeBuilder| {
+        let auto = AutoLinks { want: Want::Packet, memory: false, ..AutoLinks::default() };
+        let node = node.auto_links(auto).board(Board::Thread).unreachable_after(LONG);
+        ring.inside(host, || node.start()).expect("root may")
+    };
+    let relay = all(1, Node::builder().relay(true));
+    let a = all(0, Node::builder().name(format!("box 0 of {}", ring.name(0))));
+    ring.plug_second(1, 2);
+    let c = all(2, Node::builder().name(format!("box 2 of {}", ring.name(0))));
+    a.find(c.id(), LONG).expect("the relay hears of it");
+    exchange(&a, &c, 1, || ());
+    assert!(relay.counters().get(Counter::Relayed) > 1_000);
 }

@@ -48,6 +48,15 @@ impl Interface {
         self.addresses.iter().filter(usable).min_by_key(|ip| ip.is_ipv6()).copied()
     }
 
+    /// It has an address in a subnet that others may be in as well, not one on this link only.
+    pub(crate) fn leads_to_subnet(&self) -> bool {
+        let wide = |(ip, prefix): (&IpAddr, &u8)| match ip {
+            IpAddr::V4(ip) => !ip.is_link_local() && *prefix < 32,
+            IpAddr::V6(ip) => !ip.is_unicast_link_local() && *prefix < 128,
+        };
+        self.addresses.iter().zip(&self.prefixes).any(wide)
+    }
+
     /// Its address for datagrams is in a subnet of this other one: the kernel may send by that what shall leave by this.
     pub fn shares_subnet(&self, other: &Self) -> bool {
         let own = self.ip().filter(|_| self.index != other.index);

@@ -14,7 +14,7 @@ use crate::netlink::{LinkFacts, Tables};
 pub enum Class {
     /// A card, real or emulated, or several that are bonded.
     Card,
-    /// No card, but the job's launcher, or a default route, uses it.
+    /// No card, but the job's launcher, or a default route, uses it; or a virtual cable like one of which that is so.
     Used,
     /// A bond, a team, or a bridge with a card among its ports.
     Joined,
@@ -68,7 +68,27 @@ fn rank(all: Vec<Interface>, tables: &Tables, launcher: &[IpAddr]) -> Vec<Ranked
         .collect();
     // Those of one class stay in the kernel's order.
     ranked.sort_by_key(|ranked| ranked.class);
+    join_cables(&mut ranked, tables);
     ranked
+}
+
+/// Where a machine is cabled to others by virtual cables, its launcher reaches it by one of them: the others lead to other machines as that one does.
+/// Those that lead to no subnet are containers' ends.
+fn join_cables(ranked: &mut [Ranked], tables: &Tables) {
+    let is_cable = |one: &Ranked| {
+        let facts = tables.links.iter().find(|link| link.index == one.interface.index);
+        facts.and_then(|facts| facts.kind.as_deref()).is_some_and(|kind| CABLES.contains(&kind))
+    };
+    if !ranked.iter().any(|one| one.class == Class::Used && is_cable(one)) {
+        return;
+    }
+    for one in ranked.iter_mut() {
+        if one.class == Class::Cable && one.interface.leads_to_subnet() {
+            (one.class, one.why) = (Class::Used, format!("{}, like one that is used", one.why));
+        }
+    }
+    // They come behind those that are used themselves.
+    ranked.sort_by_key(|ranked| ranked.class);
 }
 
 /// Kinds of interfaces, as what made them is called.
@@ -166,8 +186,9 @@ mod tests {
             let index = self.all.len() as u32 + 1;
             let loopback = name == "lo";
             let address = IpAddr::from([10, 0, index as u8, 1]);
-            let (name, addresses) = (name.into(), vec![address]);
-            self.all.push(Interface { name, index, loopback, addresses, ..Interface::default() });
+            let (name, addresses, prefixes) = (name.into(), vec![address], vec![24]);
+            let interface = Interface { name, index, loopback, addresses, ..Interface::default() };
+            self.all.push(Interface { prefixes, ..interface });
             let hardware = if kind == "tun" { 65_534 } else { 1 };
             let is_device = kind == "card";
             let kind = Some(kind.to_owned()).filter(|kind| !is_device && !kind.is_empty());
@@ -227,6 +248,23 @@ mod tests {
         let order = rank(kinds.all.clone(), &kinds.tables, &[]);
         let order: Vec<_> = order.iter().map(|one| &*one.interface.name).collect();
         assert_eq!(order, ["b", "v", "c", "d", "lo"]);
+    }
+
+    /// A ring of hosts: whichever cable the launcher uses, all are.
+    #[test]
+    fn cables_are_used_together() {
+        let ring = Machine::new().with("emp0", "veth", None).with("emp1", "veth", None);
+        assert_eq!(ring.best(&[]), ["emp0", "emp1"]);
+        assert_eq!(ring.best(&[[10, 0, 3, 1].into()]), ["emp1", "emp0"]);
+        // The ends of containers have no subnet.
+        let mut containers = Machine::new().with("eth0", "veth", None).routed();
+        containers = containers.with("cali1", "veth", None).with("veth2", "veth", None);
+        containers.all[2].addresses.clear();
+        containers.all[3].prefixes = vec![32];
+        assert_eq!(containers.best(&[]), ["eth0"]);
+        // What is used and no cable is alone.
+        let vlan = Machine::new().with("v", "vlan", None).routed().with("c", "veth", None);
+        assert_eq!(vlan.best(&[]), ["v"]);
     }
 
     #[test]

@@ -13,6 +13,7 @@ pub mod fork;
 pub mod handles;
 pub mod log;
 pub mod machines;
+mod newcomers;
 pub mod node;
 pub mod pins;
 pub mod pointers;

@@ -15,6 +15,7 @@ use emp_link::{
 
 use crate::fork::Unshared;
 use crate::log;
+use crate::newcomers::FaceNewcomers;
 use crate::settings::{LinkWish, Settings};
 use crate::ways::{Kind, Way};
 use crate::whereabouts::{SOME_MAC, Whereabouts};
@@ -123,7 +124,7 @@ fn seeded(plan: &FaultPlan, node: NodeId) -> FaultPlan {
 }
 
 /// A link with the faults that the user wants.
-fn with_faults(link: impl Link + 'static, plan: &Option<FaultPlan>, node: NodeId) -> Box<dyn Link> {
+pub(crate) fn with_faults(link: impl Link + 'static, plan: &Option<FaultPlan>, node: NodeId) -> Box<dyn Link> {
     match plan {
         None => Box::new(link),
         Some(plan) => Box::new(FaultLink::new(link, &seeded(plan, node))),
@@ -132,7 +133,7 @@ fn with_faults(link: impl Link + 'static, plan: &Option<FaultPlan>, node: NodeId
 
 /// The link for raw frames, and its address. An interface has one AF_XDP node; other processes that want one too get
 /// packet, which reaches the same peers.
-fn open_raw(
+pub(crate) fn open_raw(
     way: &Way,
     wish: LinkWish,
     node: NodeId,
@@ -181,7 +182,7 @@ fn open_raw(
 }
 
 /// The datagrams of one interface, of `all` that the node uses.
-fn open_udp(
+pub(crate) fn open_udp(
     (way, all): (&Way, &[&Interface]),
     node: NodeId,
     port: u16,
@@ -340,7 +341,7 @@ impl FaceNode {
                 Err(error) => log::inform(&format!("no host will tell that it has ended: {error}")),
             }
         } else if !only_raw && way.kind != Kind::Shm {
-            let past_ip = settings.udp_past_ip && settings.link == LinkWish::Auto;
+            let past_ip = settings.udp_past_ip();
             let all: Vec<_> = std::iter::once(&way.interface).chain(&way.together).collect();
             let all = &all[..];
             match open_udp((way, all), node, udp_port, past_ip) {
@@ -377,6 +378,10 @@ impl FaceNode {
                 Err(error) if alone => return Err(error.into()),
                 Err(error) => log::warn(&format!("no shared memory within a machine: {error}")),
             }
+        }
+        if way.all {
+            let (settings, kind) = (settings.clone(), way.kind);
+            builder = builder.newcomers(FaceNewcomers { settings, node, kind });
         }
         let all = interfaces().unwrap_or_default();
         Ok(Self {
@@ -502,7 +507,7 @@ mod tests {
 
     fn raw_loopback() -> Way {
         let interface = interfaces().unwrap().into_iter().find(|i| i.loopback && i.up).unwrap();
-        Way { kind: Kind::Packet, interface, together: Vec::new() }
+        Way::of(Kind::Packet, interface)
     }
 
     #[test]

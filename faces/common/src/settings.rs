@@ -152,6 +152,11 @@ pub fn environment(name: &str) -> Option<Set> {
 }
 
 impl Settings {
+    /// Long frames may leave past IP: by links that are chosen, as who asks for datagrams gets what IP does with them.
+    pub(crate) fn udp_past_ip(&self) -> bool {
+        self.udp_past_ip && self.link == LinkWish::Auto
+    }
+
     /// Reads them; `look` finds a setting by its name in [`SETTINGS`], as [`environment`] does.
     ///
     /// # Errors

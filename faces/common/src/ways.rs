@@ -41,9 +41,16 @@ pub struct Way {
     pub interface: Interface,
     /// Others that a node uses together with it.
     pub together: Vec<Interface>,
+    /// It is all of its kind that there are, as one: a node on it uses those that appear later too.
+    pub all: bool,
 }
 
 impl Way {
+    /// One interface alone.
+    pub fn of(kind: Kind, interface: Interface) -> Self {
+        Self { kind, interface, together: Vec::new(), all: false }
+    }
+
     /// Its name for people: the interface, and by what if not by raw frames.
     pub fn name(&self) -> String {
         match self.kind {
@@ -55,12 +62,7 @@ impl Way {
 
     /// The other interfaces, each as a way of its own.
     pub(crate) fn each_together(&self) -> impl Iterator<Item = Self> + '_ {
-        let alone = |interface: &Interface| Self {
-            kind: self.kind,
-            interface: interface.clone(),
-            together: Vec::new(),
-        };
-        self.together.iter().map(alone)
+        self.together.iter().map(|interface| Self::of(self.kind, interface.clone()))
     }
 
     /// The address that datagrams are taken at: an IPv4 one rather than IPv6, none that is valid on one link only.
@@ -74,13 +76,7 @@ pub fn ways(settings: &Settings) -> Vec<Way> {
     match ranked_interfaces() {
         Ok(all) => {
             // The service's are as good.
-            let packet = match settings.link {
-                LinkWish::Empd | LinkWish::Lent => true,
-                LinkWish::Auto | LinkWish::Packet => {
-                    may_open_packet_sockets() || socket_path().exists()
-                }
-                _ => may_open_packet_sockets(),
-            };
+            let packet = may_have_packet(settings.link);
             if !packet && matches!(settings.link, LinkWish::Auto | LinkWish::Packet) {
                 log::inform(
                     "no raw frames (packet): CAP_NET_RAW is missing; datagrams (udp) if allowed",
@@ -117,6 +113,24 @@ pub fn ways(settings: &Settings) -> Vec<Way> {
     }
 }
 
+/// Raw frames may be had, as far as can be told without an interface.
+fn may_have_packet(link: LinkWish) -> bool {
+    match link {
+        LinkWish::Empd | LinkWish::Lent => true,
+        LinkWish::Auto | LinkWish::Packet => may_open_packet_sockets() || socket_path().exists(),
+        _ => may_open_packet_sockets(),
+    }
+}
+
+/// The interfaces that a node of this kind on all of them would use if it started now, without a word.
+pub(crate) fn interfaces_now(settings: &Settings, kind: Kind) -> Vec<Interface> {
+    let all = ranked_interfaces().unwrap_or_default();
+    let ways = choose(all, settings, may_have_packet(settings.link));
+    let way = ways.into_iter().next().filter(|way| way.kind == kind && way.all);
+    let all = way.map(|way| std::iter::once(way.interface).chain(way.together).collect());
+    all.unwrap_or_default()
+}
+
 /// Those that are up and taken by name only.
 fn aside(all: &[Ranked]) -> impl Iterator<Item = &Ranked> {
     all.iter().filter(|one| one.class == Class::Aside && one.interface.up)
@@ -134,7 +148,7 @@ fn choose(mut all: Vec<Ranked>, settings: &Settings, packet: bool) -> Vec<Way> {
         all.retain(|one| one.interface.loopback && sound);
         return all
             .into_iter()
-            .map(|one| Way { kind: Kind::Shm, interface: one.interface, together: Vec::new() })
+            .map(|one| Way::of(Kind::Shm, one.interface))
             .take(1)
             .collect();
     }
@@ -163,7 +177,7 @@ fn choose(mut all: Vec<Ranked>, settings: &Settings, packet: bool) -> Vec<Way> {
     }
     let way = |Ranked { interface, .. }: Ranked| {
         let kind = if takes_packet(&interface) { Kind::Packet } else { Kind::Udp };
-        Way { kind, interface, together: Vec::new() }
+        Way::of(kind, interface)
     };
     let ways = all.into_iter().map(way).collect();
     if settings.apart { ways } else { joined(ways) }
@@ -176,6 +190,7 @@ fn joined(ways: Vec<Way>) -> Vec<Way> {
     let Some(mut first) = ways.next() else { return Vec::new() };
     let same = ways.filter(|way| way.kind == first.kind);
     first.together = same.map(|way| way.interface).take(INTERFACES_MAX - 1).collect();
+    first.all = true;
     vec![first]
 }
 

@@ -286,7 +286,7 @@ mod tests {
             addresses: ips.iter().map(|ip| ip.parse().unwrap()).collect(),
             prefixes: ips.iter().map(|_| 24).collect(),
         };
-        Way { kind: Kind::Packet, interface, together: Vec::new() }
+        Way::of(Kind::Packet, interface)
     }
 
     fn to(node: &str, service: Option<&str>, own: &[Way]) -> Result<String, Problem> {

@@ -193,7 +193,7 @@ mod tests {
             addresses: Vec::new(),
             prefixes: Vec::new(),
         };
-        Way { kind, interface, together: Vec::new() }
+        Way::of(kind, interface)
     }
 
     #[test]

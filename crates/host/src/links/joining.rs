@@ -22,6 +22,9 @@ const LOOK_AFTER: Span = Span::ms(10);
 /// Looks after a change: the last one 20 s after it, when an address by DHCP should be there.
 const LOOKS: u32 = 11;
 
+/// Links that an interface brings at most: a ring, a socket, and one by which a relay hears searches.
+const LINKS_AN_INTERFACE: usize = 3;
+
 /// Until it looks again if the thread that makes turns is in another network namespace: one of the node's own may come by.
 const ELSEWHERE: Span = Span::ms(100);
 
@@ -51,10 +54,85 @@ impl Description {
     }
 }
 
+/// What an interface brings to a node, as far as it is to be had.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Brings {
+    /// A ring for raw frames.
+    pub ring: bool,
+    /// A socket, where the interface has an address.
+    pub socket: bool,
+}
+
+/// Links that were opened on an interface.
+#[derive(Default)]
+pub struct Opened {
+    /// Each with whether frames to everyone are worth sending on it.
+    pub links: Vec<(Box<dyn Link>, bool)>,
+    /// Why others were not, for people.
+    pub lines: Vec<String>,
+}
+
+/// Who knows which interfaces a running node would use if it started now, and opens links on them as they were opened at its start.
+pub trait Newcomers: Send {
+    /// What an interface may bring to a node with these links.
+    fn brings(&self, links: &[Capabilities]) -> Brings;
+
+    /// Interfaces that the node would use if it started now, likeliest first.
+    fn qualifying(&self) -> Vec<Interface>;
+
+    /// Opens what one of them brings, in the calling thread's network namespace. `others`: all that qualify.
+    fn open(&self, interface: &Interface, others: &[Interface], brings: Brings) -> Opened;
+}
+
+/// Those of a node that chooses its links itself.
+pub(crate) struct AutoNewcomers {
+    pub(crate) auto: AutoLinks,
+    pub(crate) node: NodeId,
+    /// It hears searches on each ring's interface.
+    pub(crate) relays: bool,
+}
+
+impl Newcomers for AutoNewcomers {
+    fn brings(&self, links: &[Capabilities]) -> Brings {
+        let any = |is: fn(&Capabilities) -> bool| links.iter().any(is);
+        let ring = any(|link| link.kind == "packet" || link.kind == "empd");
+        // Who names the address of the socket wants no other; one without names is on all addresses anyway.
+        let socket = any(is_socket)
+            && self.auto.udp_bind.is_none()
+            && (ring || !self.auto.interfaces.is_empty());
+        match self.auto.want {
+            Want::Xdp | Want::Shm => Brings::default(),
+            _ => Brings { ring, socket },
+        }
+    }
+
+    fn qualifying(&self) -> Vec<Interface> {
+        ladder::qualifying(&self.auto)
+    }
+
+    fn open(&self, interface: &Interface, others: &[Interface], brings: Brings) -> Opened {
+        let mut choice = Choice::default();
+        let mut chosen = ladder::join(
+            (&self.auto, self.node),
+            (interface, others),
+            (brings.ring, brings.socket),
+            &mut choice,
+        );
+        if self.relays {
+            // What cannot be heard there is not repeated: that is no error.
+            let heard = ladder::searches(&self.auto, &mut choice, &mut chosen);
+            debug_assert!(heard.is_ok(), "nothing is required");
+        }
+        let lines = if chosen.is_empty() { choice.lines().collect() } else { Vec::new() };
+        let links = chosen.into_iter().map(|one| (one.link, one.asks_everyone)).collect();
+        Opened { links, lines }
+    }
+}
+
 /// Looks for interfaces that a running node may use.
 pub(crate) struct Joining {
-    auto: AutoLinks,
-    node: NodeId,
+    newcomers: Box<dyn Newcomers>,
+    brings: Brings,
     description: Description,
     capture: Option<CaptureFile>,
     watch: InterfaceWatch,
@@ -79,25 +157,21 @@ pub(crate) struct Joined {
 }
 
 impl Joining {
-    /// Of a node that was started with these wishes and has such links. `None`: nothing can join them.
+    /// Of a node that has such links. `None`: nothing can join them.
     pub(crate) fn new(
-        auto: &AutoLinks,
-        node: NodeId,
+        newcomers: Box<dyn Newcomers>,
         description: Description,
         links: &mut [Box<dyn Link>],
         capture: Option<CaptureFile>,
     ) -> Option<Self> {
-        let any = |is: fn(&Capabilities) -> bool| links.iter().any(|link| is(link.capabilities()));
-        let rings = any(|link| link.kind == "packet" || link.kind == "empd");
-        let sockets = any(is_socket) && auto.udp_bind.is_none();
-        let named = sockets && !auto.interfaces.is_empty();
-        let wants = !matches!(auto.want, Want::Xdp | Want::Shm);
-        if !description.several || !wants || !(rings || named) {
+        let kinds: Vec<_> = links.iter().map(|link| link.capabilities().clone()).collect();
+        let brings = newcomers.brings(&kinds);
+        if !description.several || brings == Brings::default() {
             return None;
         }
         Some(Self {
-            auto: auto.clone(),
-            node,
+            newcomers,
+            brings,
             description,
             capture,
             watch: InterfaceWatch::open(links).ok()?,
@@ -140,7 +214,7 @@ impl Joining {
     #[cold]
     fn join_all(&mut self, links: &[Box<dyn Link>]) -> Joined {
         let mut joined = Joined::default();
-        let qualifying = ladder::qualifying(&self.auto);
+        let qualifying = self.newcomers.qualifying();
         for interface in &qualifying {
             let before = joined.links.len();
             self.join(interface, &qualifying, links, &mut joined);
@@ -170,11 +244,9 @@ impl Joining {
         let has = |is: fn(&Capabilities) -> bool| {
             over.of_kind(&kinds, is).any(|name| name == interface.name)
         };
-        let ring = kinds.iter().any(is_ring) && !has(is_ring);
-        // Who names the address of the socket wants no other.
-        let sockets = kinds.iter().any(is_socket) && self.auto.udp_bind.is_none();
-        let socket = sockets && !has(is_socket) && interface.ip().is_some();
-        if !(ring || socket) || kinds.len() + 2 > LINKS_MAX {
+        let ring = self.brings.ring && !has(is_ring);
+        let socket = self.brings.socket && !has(is_socket) && interface.ip().is_some();
+        if !(ring || socket) || kinds.len() + LINKS_AN_INTERFACE > LINKS_MAX {
             return;
         }
         let new = !over.names().contains(&interface.name);
@@ -185,20 +257,16 @@ impl Joining {
             );
             return self.tell_once(line, joined);
         }
-        let mut choice = Choice::default();
-        let chosen =
-            ladder::join((&self.auto, self.node), (interface, others), (ring, socket), &mut choice);
-        if chosen.is_empty() {
-            choice.lines().for_each(|line| self.tell_once(line, joined));
-        }
-        for chosen in chosen {
+        let opened = self.newcomers.open(interface, others, Brings { ring, socket });
+        opened.lines.into_iter().for_each(|line| self.tell_once(line, joined));
+        for (link, asks_everyone) in opened.links {
             let link = match &self.capture {
-                Some(file) => capture::of(chosen.link, file),
-                None => chosen.link,
+                Some(file) => capture::of(link, file),
+                None => link,
             };
             // What nobody could sleep on is of no use.
             if self.group.add(&*link).is_ok() {
-                self.description.asks_everyone.push(chosen.asks_everyone);
+                self.description.asks_everyone.push(asks_everyone);
                 joined.names.push(name(link.capabilities()));
                 joined.links.push(link);
             }

@@ -14,7 +14,7 @@ use crate::links::capture;
 use crate::links::choice::{self, Choice};
 use crate::links::division::divide;
 use crate::links::error::BuildError;
-use crate::links::joining::{Description, Joining};
+use crate::links::joining::{AutoNewcomers, Description, Joining, Newcomers};
 use crate::links::ladder::{self, AutoLinks};
 use crate::links::set::{self, ChosenLink};
 use crate::machine::clock;
@@ -43,6 +43,7 @@ pub struct NodeBuilder {
     pub(super) linger: Duration,
     pub(super) links: Vec<ChosenLink>,
     pub(super) auto_links: Option<AutoLinks>,
+    pub(super) newcomers: Option<Box<dyn Newcomers>>,
     pub(super) paths: Paths,
     pub(super) relay: bool,
     pub(super) capture: Option<PathBuf>,
@@ -81,6 +82,7 @@ impl Default for NodeBuilder {
             linger: LINGER_DEFAULT,
             links: Vec::new(),
             auto_links: None,
+            newcomers: None,
             paths: Paths::default(),
             relay: false,
             capture: None,
@@ -187,6 +189,13 @@ impl NodeBuilder {
     /// Lets the node choose links by trying, after those that were added by hand. [`Node::choice`] says what came of it.
     pub fn auto_links(mut self, auto_links: AutoLinks) -> Self {
         self.auto_links = Some(auto_links);
+        self
+    }
+
+    /// Who opens links on interfaces that appear while the node runs. Default: with [`auto_links`](Self::auto_links) the node itself, as it does at its start;
+    /// else nobody.
+    pub fn newcomers(mut self, newcomers: impl Newcomers + 'static) -> Self {
+        self.newcomers = Some(Box::new(newcomers));
         self
     }
 
@@ -342,9 +351,11 @@ impl NodeBuilder {
             Some(file) => links.into_iter().map(|link| capture::of(link, file)).collect(),
             None => links,
         };
-        // A relay hears searches by a link of its own for each interface: what appears later is for its next start.
-        let joins = self.auto_links.as_ref().filter(|_| !self.relay);
-        let joining = joins.and_then(|auto| Joining::new(auto, id, description, &mut links, file));
+        let auto = self.auto_links.map(|auto| -> Box<dyn Newcomers> {
+            Box::new(AutoNewcomers { auto, node: id, relays: self.relay })
+        });
+        let newcomers = self.newcomers.or(auto);
+        let joining = newcomers.and_then(|new| Joining::new(new, description, &mut links, file));
         // SAFETY: every segment that the firmware will see comes from posts (`Seat::post` and its kin),
         // which ask their callers for what the module's invariant asks for, or from an exported region, which keeps it.
         let memory = unsafe { ProcessMemory::new(peers) };

@@ -156,7 +156,7 @@ pub use memory::buffer::{ReceiveBuffer, Scatter, SendBuffer};
 pub use memory::element::{Element, Values};
 pub use memory::pages::PageBuffer;
 pub use memory::windows::{RedirectError, Window};
-pub use node::find::{NotFound, Who};
+pub use node::find::{NotFound, Stage, Who};
 pub use node::handle::Node;
 pub use node::start::{NodeBuilder, Paths};
 pub use raw::desk::Desk;

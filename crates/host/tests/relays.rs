@@ -115,6 +115,15 @@ fn opposite_corners_of_a_ring_talk_through_relays() {
     a.find(c.id(), LONG).expect("relays are asked for it");
     exchange(&a, &c, 1, || ());
     exchange(&a, &b, 2, || ());
+    // Who is on the ways there answers too, and the other corner is at the end of each.
+    let ways = a.trace(c.id(), LONG);
+    assert!(!ways.is_empty());
+    for (_, stages) in &ways {
+        let names = stages.iter().map(|stage| stage.who.as_ref().map(|(_, node)| *node));
+        let names: Vec<_> = names.collect();
+        assert!(names.len() == 2 && names[0].is_some() && names[1] == Some(c.id()), "{ways:?}");
+        assert!(stages.iter().all(|stage| stage.round_trip.is_some()), "{ways:?}");
+    }
     let paths = a.paths(c.id());
     assert!(paths.iter().all(|path| path.address.is_behind_relays()), "{paths:?}");
     let relayed = relays.iter().map(|relay| relay.counters().get(Counter::Relayed));

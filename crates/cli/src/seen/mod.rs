@@ -8,6 +8,7 @@ mod route;
 mod show;
 mod table;
 pub mod top;
+mod trace;
 mod why;
 
 use std::path::PathBuf;

@@ -3,19 +3,28 @@
 use emp_state::{Path, Peer, Snapshot};
 use serde_json::json;
 
-use super::{Which, show, table};
+use super::{Which, show, table, trace};
 use crate::bail_user;
 use crate::error::print;
 
 /// Show by which paths nodes of this machine reach a peer.
 ///
 /// The path that is used first stands first. FRAME is the largest frame in bytes; where frames longer than the MTU get through it says so.
+///
+/// With --trace, who is on the ways to the peer by raw frames, hop by hop, with round trips: relays first and the peer last. A node of this command's own asks
+/// them, so that needs CAP_NET_RAW and nobody has to know the peer.
 #[derive(clap::Args)]
 pub struct Args {
     /// The peer: its name or identity (16 digits).
     peer: String,
     #[command(flatten)]
     which: Which,
+    /// Ask everyone on the ways there.
+    #[arg(long, conflicts_with_all = ["node", "file"])]
+    trace: bool,
+    /// With --trace: by these interfaces [default: all that lead to other machines].
+    #[arg(long, value_name = "NAME", value_delimiter = ',', requires = "trace")]
+    interfaces: Vec<String>,
     /// For programs to read.
     #[arg(long)]
     json: bool,
@@ -28,6 +37,9 @@ pub fn is_called(peer: &Peer, wanted: &str) -> bool {
 
 /// Runs `emp route`.
 pub fn run(args: &Args) -> anyhow::Result<()> {
+    if args.trace {
+        return trace::run(&args.peer, &args.interfaces, args.json);
+    }
     let seen = args.which.look()?;
     let wanted = emp_wire::NodeId::from_name(&args.peer).0;
     let mut rows = Vec::new();

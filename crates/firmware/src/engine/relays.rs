@@ -1,6 +1,8 @@
 //! What a node does with frames that have a relay's head (`RELAY-1`): it takes those that have come to their end, and, if it relays, sends
 //! the others on. That is constant work: nothing is put together, kept, acknowledged or waited for, so nothing can wait in a circle (V30).
 
+use alloc::vec::Vec;
+
 use emp_wire::{
     HEADER_BYTES, Header, Hello, Kind, LinkAddress, NodeId, RELAY_BYTES_MAX, RELAY_HEAD_BYTES,
     RELAY_HOP_BYTES, Reason, RelayHead, RelayHop, RelayUse, Relayed, Seed, TAG_EVERYONE,
@@ -174,8 +176,35 @@ impl Firmware {
         let places = peers.flat_map(|peer| self.peers.known_places(peer)).map(|(_, to)| to);
         let waiting = self.routes.contacts.iter().map(|contact| contact.to);
         let hinted = self.routes.all_hints();
-        let used: alloc::vec::Vec<LinkAddress> = places.chain(waiting).chain(hinted).collect();
+        let used: Vec<LinkAddress> = places.chain(waiting).chain(hinted).collect();
         self.peers.hop_lists.sweep(used.into_iter());
+    }
+
+    /// Where a node was found that was asked for by [`resolve`](Self::resolve): its ways, those of the latest questions.
+    pub fn found_at(&self, node: NodeId) -> Vec<(LinkIndex, LinkAddress)> {
+        self.routes.hints(node).to_vec()
+    }
+
+    /// Who is on the way to an address, relays first and the node that is there last: where each is on the cable by which it is reached, and an
+    /// address at which this node may ask it ([`resolve`](Self::resolve)).
+    pub fn stages(&mut self, to: &LinkAddress) -> Vec<(LinkAddress, LinkAddress)> {
+        let Some(list) = self.peers.hop_lists.list(to).cloned() else {
+            return alloc::vec![(*to, *to)];
+        };
+        let takes = self.peers.lengths.takes(list.link);
+        let mut stages = alloc::vec![(list.first, list.first)];
+        for count in 1..=list.hops.len() {
+            let hops: Hops = list.hops[..count].iter().copied().collect();
+            let there = list.hops[count - 1];
+            let whole = count == list.hops.len();
+            let named = match whole {
+                true => Some(*to),
+                false => self.peers.hop_lists.name(HopList { hops, ..list.clone() }, takes),
+            };
+            let at = RelayHop::parse(&there).ok().map(|hop| hop.address);
+            stages.extend(at.zip(named));
+        }
+        stages
     }
 
     // ---- sending on ----

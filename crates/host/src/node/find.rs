@@ -62,7 +62,32 @@ pub struct NotFound {
     pub asked: String,
 }
 
+/// Somebody on the way to a node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Stage {
+    /// Where, on the cable that leads there.
+    pub address: LinkAddress,
+    /// Its name and identity. `None`: nobody answered.
+    pub who: Option<(String, NodeId)>,
+    /// How long an answer took.
+    pub round_trip: Option<Duration>,
+}
+
 impl Node {
+    /// The ways by which a node is reached that was [found](Self::find), each by a link, with whoever is on it: relays first and the node itself last. Each is
+    /// asked, for at most `timeout`.
+    pub fn trace(&self, node: NodeId, timeout: Duration) -> Vec<(LinkIndex, Vec<Stage>)> {
+        let seat = &self.inner.seat;
+        let stage = |link: LinkIndex, (address, ask): (LinkAddress, LinkAddress)| {
+            let asked = seat.ask_at((link, ask), timeout);
+            let (who, round_trip) = asked.map(|(peer, took)| ((peer.name, peer.node), took)).unzip();
+            Stage { address, who, round_trip }
+        };
+        let ways = seat.ways(node).into_iter();
+        ways.map(|(link, stages)| (link, stages.into_iter().map(|at| stage(link, at)).collect()))
+            .collect()
+    }
+
     /// Finds a node by identity or name: asks everyone on each link, relays there, and the addresses that were hinted for it, until it
     /// answers or the time has passed. Not needed before a send, which does the same by itself.
     pub fn find<'a>(&self, who: impl Into<Who<'a>>, timeout: Duration) -> Result<Peer, NotFound> {

@@ -127,6 +127,11 @@ impl Directory {
         self.peers.values().find(|peer| peer.link == link && peer.address == address)
     }
 
+    /// Forgets who was found at an address: it is to be found anew.
+    pub(crate) fn forget_at(&mut self, link: LinkIndex, address: LinkAddress) {
+        self.peers.retain(|_, peer| peer.link != link || peer.address != address);
+    }
+
     pub(crate) fn all(&self) -> Vec<Peer> {
         let mut all: Vec<_> = self.peers.values().cloned().collect();
         all.sort_by_key(|peer| peer.node);

@@ -26,6 +26,9 @@ const ASK_EVERY: Duration = Duration::from_millis(2);
 /// Where the doubling ends: a node that starts late is still found soon.
 const ASK_EVERY_MAX: Duration = Duration::from_millis(50);
 
+/// Questions to one node whose quickest answer counts for how long it takes: one may find a thread asleep.
+const ASKED_FOR_TIME: u32 = 3;
+
 impl Seat {
     /// A fact of the firmware's; `closed` of a node that is closed.
     fn fact<T>(&self, fact: impl FnOnce(&Firmware) -> T, closed: T) -> T {
@@ -230,6 +233,31 @@ impl Seat {
             every = (every * 2).min(ASK_EVERY_MAX);
         }
         None
+    }
+
+    /// Asks at an address who is there, and how long an answer takes: the least of a few. `None`: nobody answers.
+    pub(crate) fn ask_at(
+        &self,
+        hop @ (link, address): (LinkIndex, LinkAddress),
+        timeout: Duration,
+    ) -> Option<(Peer, Duration)> {
+        let ask = || {
+            self.lock().directory.forget_at(link, address);
+            let start = std::time::Instant::now();
+            let there = |directory: &Directory| directory.by_address(link, address).cloned();
+            Some((self.find(&[hop], &[NodeId::ANY], timeout, there)?, start.elapsed()))
+        };
+        let first = ask()?;
+        let others = (1..ASKED_FOR_TIME).filter_map(|_| ask());
+        others.chain([first]).min_by_key(|(_, took)| *took)
+    }
+
+    /// Where a node was found when it was asked for, each with who is on the way there: their places and where to ask them.
+    pub(crate) fn ways(&self, node: NodeId) -> Vec<(LinkIndex, Vec<(LinkAddress, LinkAddress)>)> {
+        let mut core = self.lock();
+        let Some(firmware) = core.firmware_mut() else { return Vec::new() };
+        let found = firmware.found_at(node).into_iter();
+        found.map(|(link, to)| (link, firmware.stages(&to))).collect()
     }
 
     /// What is known of the peer of an operation that did not end well: what it calls itself, and what may be why.

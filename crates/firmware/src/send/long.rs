@@ -56,12 +56,16 @@ impl SendSide {
         let newest = entry.active.as_deref().and_then(|active| active.records.back());
         let Some(newest) = newest.filter(|newest| newest.count > 1) else { return };
         let frames = newest.usual_frames.max(newest.count);
+        // Blocks that leave in long frames take no other interface that carries none.
+        let newest_lane = paths.hop(newest.path).filter(|_| paths.is_long(newest.path));
+        let newest_lane = newest_lane.map(|(link, _)| peers.costs.interface(link));
+        let beside = |link| newest_lane.is_some_and(|lane| lane != peers.costs.interface(link));
         for (path, hop) in paths.each().filter(|(path, _)| !paths.is_long(*path)) {
             let sooner = || peers.costs.of(hop.0, frames, true) < paths.cost(frames, true);
             if peers.units.carries(hop.0)
                 // A question is as long as the longest frame. Where there is no room for one, none would be sent after it.
                 && self.is_wide(entry, path, Some(hop))
-                && (path == newest.path || sooner())
+                && (path == newest.path || sooner() || beside(hop.0))
                 && peers.units.may_ask(now, peer, hop)
             {
                 self.route_news.push_back(RouteNews::LongWanted { peer, path });

@@ -1,7 +1,7 @@
 //! Several cables between two nodes (`PATH-13`): long messages take all of them, and what one carried the others take when it is pulled.
 
 use crate::support::{acquainted_setup, count, finish, wait};
-use emp_firmware::{Counter, LinkInfo, Profile, Span};
+use emp_firmware::{Counter, LinkCost, LinkInfo, Profile, Span};
 use emp_model::{FabricSetup, MessageSpec, NodeSetup, Want, World, WorldSetup};
 
 /// Two nodes with a cable of each of these rates, in Mb/s.
@@ -142,6 +142,49 @@ fn two_cables_far_apart_carry_both() {
     let after = of(&world);
     let [first, second] = [0, 1].map(|fabric| after[fabric] - before[fabric]);
     assert!(first.min(second) * 4 >= first.max(second), "{first} and {second} frames");
+}
+
+/// Sockets: frames longer than the MTU get through by both cables, but the first questions by one of them are lost. It is asked about again, and
+/// carries as much as the other: blocks that leave in long frames pass by a cable that has none (`LONG-2`, `PATH-13`).
+#[test]
+fn a_cable_whose_long_frames_open_later_carries_as_well() {
+    let long = LinkInfo { segments: true, long_frames: true, ..LinkInfo::new(1_472, true) };
+    let mut links = vec![LinkInfo { long_frames_held: 64, ..long }; 2];
+    emp_model::cables(&mut links);
+    let (first_ns, further_ns, long_ns) = (3_000, 1_000, Some((4_000, 10_000)));
+    let cost = LinkCost { first_ns, further_ns, long_ns, segments: true, named: false };
+    links.iter_mut().for_each(|link| link.cost = Some(cost));
+    let node = |index| NodeSetup { links: links.clone(), ..NodeSetup::new(index, Profile::DEFAULT) };
+    let cable = FabricSetup {
+        bits_per_second: 1_000_000_000,
+        latency: Span::us(20),
+        piece_bytes: 1_472,
+        ..FabricSetup::lan()
+    };
+    for late in 0..2 {
+        let mut world = acquainted_setup(WorldSetup {
+            fabrics: vec![cable.clone(); 2],
+            nodes: (0..2).map(node).collect(),
+            seed: 11,
+        });
+        // What is longer than the MTU is lost there at first.
+        for (from, to) in [(0, 1), (1, 0)] {
+            world.network_mut().lose_longer(late, from, to, 1_471);
+        }
+        one_by_one(&mut world, 8);
+        for (from, to) in [(0, 1), (1, 0)] {
+            world.network_mut().lose_longer(late, from, to, usize::MAX);
+        }
+        // A question that failed is put again a second later at most.
+        world.pass(Span::ms(1_500));
+        one_by_one(&mut world, 8);
+        let of = |world: &World| [0, 1].map(|fabric| world.network().port(fabric, 1).bytes);
+        let before = of(&world);
+        one_by_one(&mut world, 8);
+        let after = of(&world);
+        let [first, second] = [0, 1].map(|fabric| after[fabric] - before[fabric]);
+        assert!(first.min(second) * 2 >= first.max(second), "{late}: {first} and {second} bytes");
+    }
 }
 
 /// A cable whose first answers came late, as when its receiver did not run, is tried again: what was measured once says less and less.

@@ -199,6 +199,20 @@ fn mistakes_with_cables_are_one_line_and_exit_code_2() {
     let path = file.path().to_str().unwrap();
     let line = mistake(&mut emp(&["lab", "up", "--topology", path]));
     assert!(line.contains(&format!("{path}:3: expected the name of a host")), "{line}");
+    for words in [&["lab", "up"][..], &["bench", "verify", "--lab", "--hosts", "4"]] {
+        let line = mistake(emp(words).args(["--topology", "tours"]));
+        assert!(line.contains("tours") && line.contains("ring, mesh"), "{line}");
+    }
+    let inside = ["lab", "exec", "--name", &name, "emp-a", "--", env!("CARGO_BIN_EXE_emp")];
+    for words in [
+        &["bench", "listen", "--interfaces", "emp0,nosuch0"][..],
+        &["bench", "pingpong", "emp-b", "--interfaces", "emp0,nosuch0"],
+        &["relay", "--interfaces", "emp0,nosuch0"],
+        &["route", "somebody", "--trace", "--interfaces", "nosuch0"],
+    ] {
+        let line = mistake(emp(&inside).args(words));
+        assert!(line.contains("nosuch0"), "{line}");
+    }
     let line = mistake(&mut emp(&["lab", "up", "--queue", "64K"]));
     assert!(line.contains("add --rate"), "{line}");
     let line = mistake(&mut emp(&["bench", "verify", "--hosts", "3", "peer"]));

@@ -215,6 +215,8 @@ fn mistakes_say_what_to_do() {
         let said = mistake(&mut mpirun(&["-n", n, "--ppn", "2", "--", "true"]));
         assert!(said.contains(says), "{said}");
     }
+    let said = mistake(&mut mpirun(&["-n", "2", "--interfaces", "nosuch0", "--", "true"]));
+    assert!(said.contains("no host of this lab has an interface nosuch0"), "{said}");
 }
 
 #[test]

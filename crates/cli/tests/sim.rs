@@ -42,6 +42,17 @@ fn one_seed_is_the_same_every_time_and_can_be_traced() {
     );
 }
 
+/// Worlds with relays are others than those without, and replay as they do.
+#[test]
+fn seeds_of_relays_run() {
+    let output = run(&["sim", "--relays", "--small", "--seeds", "0..8"]);
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && printed.starts_with("8 seeds, 0 failures"), "{printed}");
+    let [plain, relayed] = [&["sim", "--seed", "7", "--small"][..], &["sim", "--seed", "7", "--small", "--relays"]]
+        .map(|words| run(words).stdout);
+    assert_ne!(plain, relayed);
+}
+
 #[test]
 fn mistakes_are_one_line_and_exit_code_2() {
     for (arguments, says) in
@@ -50,6 +61,8 @@ fn mistakes_are_one_line_and_exit_code_2() {
         let line = mistake(emp(&["sim"]).args(arguments));
         assert!(line.contains(says), "{line}");
     }
+    let line = mistake(&mut emp(&["sim", "--discover", "10", "--relays"]));
+    assert!(line.contains("--relays"), "{line}");
     let line = mistake(&mut emp(&["sim", "--seed", "1", "--profile", "fast"]));
     assert!(line.contains("there is no profile fast"), "{line}");
 }

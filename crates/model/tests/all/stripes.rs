@@ -168,17 +168,13 @@ fn a_cable_whose_long_frames_open_later_carries_as_well() {
             seed: 11,
         });
         // What is longer than the MTU is lost there at first.
-        for (from, to) in [(0, 1), (1, 0)] {
-            world.network_mut().lose_longer(late, from, to, 1_471);
-        }
+        world.network_mut().set_pieces(late, 1_472, false);
         one_by_one(&mut world, 8);
-        for (from, to) in [(0, 1), (1, 0)] {
-            world.network_mut().lose_longer(late, from, to, usize::MAX);
-        }
+        world.network_mut().set_pieces(late, 1_472, true);
         // A question that failed is put again a second later at most.
         world.pass(Span::ms(1_500));
         one_by_one(&mut world, 8);
-        let of = |world: &World| [0, 1].map(|fabric| world.network().port(fabric, 1).bytes);
+        let of = |world: &World| [0, 1].map(|fabric| world.network().port(fabric, 1).wire_bytes);
         let before = of(&world);
         one_by_one(&mut world, 8);
         let after = of(&world);

@@ -49,6 +49,8 @@ pub fn address(of: &Address) -> String {
         }
         9 => format!("place {}", u32::from_be_bytes([b[0], b[1], b[2], b[3]])),
         11 => "this machine".into(),
+        12 if b[8] == 1 => "through 1 relay".into(),
+        12 => format!("through {} relays", b[8]),
         _ => "-".into(),
     }
 }
@@ -122,6 +124,8 @@ mod tests {
         b[..6].copy_from_slice(&[10, 0, 0, 1, 0xca, 0xfe]);
         assert_eq!(address(&Address { family: 4, bytes: b }), "10.0.0.1:51966");
         assert_eq!(address(&Address { family: 1, bytes: b }), "0a:00:00:01:ca:fe");
+        b[8] = 2;
+        assert_eq!(address(&Address { family: 12, bytes: b }), "through 2 relays");
         assert_eq!(address(&Address { family: 77, bytes: b }), "-");
     }
 }

@@ -48,8 +48,9 @@ fn seeds_of_relays_run() {
     let output = run(&["sim", "--relays", "--small", "--seeds", "0..8"]);
     let printed = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success() && printed.starts_with("8 seeds, 0 failures"), "{printed}");
-    let [plain, relayed] = [&["sim", "--seed", "7", "--small"][..], &["sim", "--seed", "7", "--small", "--relays"]]
-        .map(|words| run(words).stdout);
+    let [plain, relayed] =
+        [&["sim", "--seed", "7", "--small"][..], &["sim", "--seed", "7", "--small", "--relays"]]
+            .map(|words| run(words).stdout);
     assert_ne!(plain, relayed);
 }
 

@@ -62,7 +62,7 @@ pub struct TransmitBatch {
     inline: Box<[u8]>,
     /// Inline bytes of all frames so far.
     used: usize,
-    /// Room for the inline bytes of one frame.
+    /// Room for the inline bytes of one frame, beside what stands before it if it goes behind relays.
     room_bytes: usize,
     /// The frame that is being cut into slices. No memory until there is one.
     pub(crate) whole: Vec<u8>,
@@ -80,9 +80,10 @@ impl TransmitBatch {
 
     /// An empty batch for frames of up to `frame_bytes_max` bytes.
     pub fn new(frame_bytes_max: usize) -> Self {
-        let room_bytes = frame_bytes_max.max(emp_wire::HEAD_BYTES_MAX + RELAY_BYTES_MAX);
+        let room_bytes = frame_bytes_max.max(emp_wire::HEAD_BYTES_MAX);
         // One frame may be as long as any. What is never written to is memory of no page.
-        let inline = vec![0; room_bytes * Self::FRAMES_MAX + LONG_FRAME_BYTES].into_boxed_slice();
+        let all = (room_bytes + RELAY_BYTES_MAX) * Self::FRAMES_MAX + LONG_FRAME_BYTES;
+        let inline = vec![0; all].into_boxed_slice();
         let frames = vec![TransmitFrame::none(); Self::FRAMES_MAX].into_boxed_slice();
         let (whole, sliced, parted) = (Vec::new(), 0, 0);
         let count_max = Self::FRAMES_MAX;
@@ -210,7 +211,7 @@ impl TransmitBatch {
     #[inline(always)]
     pub(crate) fn opened(&mut self) -> (&mut [u8], &mut FrameSegments) {
         let frame = &mut self.frames[self.count - 1];
-        let room = self.room_bytes - frame.inline_bytes as usize;
+        let room = self.room_bytes + usize::from(frame.prefix_bytes) - frame.inline_bytes as usize;
         (&mut self.inline[self.used..][..room], &mut frame.segments)
     }
 
@@ -239,16 +240,22 @@ impl TransmitBatch {
         }
     }
 
+    /// Bytes that one frame and what stands before it may take.
+    const fn place_bytes(&self) -> usize {
+        self.room_bytes + RELAY_BYTES_MAX
+    }
+
     /// A frame fits whose inline bytes are so many: more than other frames' only in a batch without such a one.
     pub(crate) fn fits(&self, bytes: usize) -> bool {
         let left = self.inline.len() - self.used;
-        !self.is_full()
-            && bytes.max(self.room_bytes) + (self.room() as usize - 1) * self.room_bytes <= left
+        let others = (self.room() as usize).saturating_sub(1) * self.place_bytes();
+        !self.is_full() && bytes.max(self.room_bytes) + RELAY_BYTES_MAX + others <= left
     }
 
     /// Such a frame fits an empty batch.
     pub(crate) fn would_fit(&self, bytes: usize) -> bool {
-        bytes + (self.frames.len() - 1) * self.room_bytes <= self.inline.len()
+        let others = (self.frames.len() - 1) * self.place_bytes();
+        bytes + RELAY_BYTES_MAX + others <= self.inline.len()
     }
 
     /// As [`add`](Self::add), for a frame of up to so many inline bytes, which [`fits`](Self::fits).

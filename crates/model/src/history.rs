@@ -287,7 +287,9 @@ impl History {
             // A judgement about losses, which any loss may mislead; it ends nothing. And what a node has of its own.
             NodeEvent::LostBySize { .. } | NodeEvent::LimitReached { .. } => return true,
             NodeEvent::Limited { .. } => {
-                return self.limited.iter().any(|(node, at)| *node == peer && *at <= now);
+                // A path through relays has the length of the smallest interface on its way.
+                let any = self.reach.as_ref().is_some_and(Reach::is_relayed);
+                return self.limited.iter().any(|(node, at)| (any || *node == peer) && *at <= now);
             }
         };
         self.explains(status, observer, peer, (now, now))

@@ -48,6 +48,11 @@ impl Reach {
         (self.relays, self.hops) = (relays, hops);
     }
 
+    /// Some do.
+    pub(crate) const fn is_relayed(&self) -> bool {
+        self.hops > 1
+    }
+
     /// A link leads to this fabric from now on, or nowhere.
     pub(crate) fn leads(&mut self, jack: Jack, fabric: Option<usize>, now: Time) {
         let open = |stay: &&mut Stay| stay.jack == jack && stay.end == Time::NEVER;

@@ -124,7 +124,11 @@ fn seeded(plan: &FaultPlan, node: NodeId) -> FaultPlan {
 }
 
 /// A link with the faults that the user wants.
-pub(crate) fn with_faults(link: impl Link + 'static, plan: &Option<FaultPlan>, node: NodeId) -> Box<dyn Link> {
+pub(crate) fn with_faults(
+    link: impl Link + 'static,
+    plan: &Option<FaultPlan>,
+    node: NodeId,
+) -> Box<dyn Link> {
     match plan {
         None => Box::new(link),
         Some(plan) => Box::new(FaultLink::new(link, &seeded(plan, node))),

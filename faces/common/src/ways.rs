@@ -146,11 +146,7 @@ fn choose(mut all: Vec<Ranked>, settings: &Settings, packet: bool) -> Vec<Way> {
         let sound = named.is_empty() || all.iter().any(|one| named.contains(&one.interface.name));
         // Stands for this machine in what libfabric says of cards.
         all.retain(|one| one.interface.loopback && sound);
-        return all
-            .into_iter()
-            .map(|one| Way::of(Kind::Shm, one.interface))
-            .take(1)
-            .collect();
+        return all.into_iter().map(|one| Way::of(Kind::Shm, one.interface)).take(1).collect();
     }
     let packet = packet && settings.link != LinkWish::Udp;
     let takes_packet = |interface: &Interface| packet && interface.usable_for_packet();

@@ -3,8 +3,8 @@
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use emp_wire::{
-    AddressFamily, Epoch, HEAD_BYTES_MAX, Header, Hello, Kind, LinkAddress, NodeId, ReplyWord,
-    Seed, TOLD_MAX, covered_bytes, destination_tag_of, verify,
+    AddressFamily, Epoch, HEAD_BYTES_MAX, Header, Hello, Kind, LONG_FRAME_BYTES, LinkAddress,
+    NodeId, ReplyWord, Seed, TOLD_MAX, covered_bytes, destination_tag_of, verify,
 };
 
 use crate::counters::Counter;
@@ -284,7 +284,8 @@ impl Firmware {
         self.ask_by(nonce, (link, to), peer, frame_bytes);
     }
 
-    /// The same with a nonce of the asker's.
+    /// The same with a nonce of the asker's. A question as long as a frame is that is longer than the MTU leaves in pieces; any other is as long as
+    /// what the way there takes, at most.
     pub(crate) fn ask_by(
         &mut self,
         nonce: u64,
@@ -292,6 +293,9 @@ impl Firmware {
         peer: u32,
         frame_bytes: u16,
     ) {
+        let is_long = usize::from(frame_bytes) >= LONG_FRAME_BYTES && !hop.1.is_behind_relays();
+        let most = if is_long { u16::MAX } else { self.takes_towards(hop.0, &hop.1) };
+        let frame_bytes = frame_bytes.min(most);
         let entry = &self.peers[peer];
         let destination_epoch = entry.remote_epoch.check();
         let hello = Contact::hello(hop, (entry.node, entry.tag), nonce, entry.local_epoch);

@@ -96,12 +96,17 @@ impl Firmware {
         self.peers.lengths.takes(link).into()
     }
 
+    /// Largest frame of the ends that leaves by a link for there: what stands before it is part of what the link takes.
+    pub(crate) fn takes_towards(&self, link: LinkIndex, to: &LinkAddress) -> u16 {
+        self.peers.hop_lists.fitting(to, self.peers.lengths.takes(link))
+    }
+
     /// A peer's hello by a link says that it takes frames of at most so many bytes there. It may be an old one that was held up or is sent
     /// again by somebody else, so it changes nothing but that the peer is asked.
     pub(crate) fn hear_limit(&mut self, now: Time, (peer, link): (u32, LinkIndex), bytes: u16) {
-        let Some((path, _)) = self.peers.path_by(peer, link) else { return };
+        let Some((path, to)) = self.peers.path_by(peer, link) else { return };
         let before = self.peers.bytes_by(peer, path);
-        let takes = bytes.max(SLICED_FOR_BYTES_MIN as u16).min(self.peers.lengths.takes(link));
+        let takes = bytes.max(SLICED_FOR_BYTES_MIN as u16).min(self.takes_towards(link, &to));
         if takes != before && self.peers[peer].may_challenge(now) {
             self.probe_limit((peer, link), if takes > before { bytes } else { 0 });
         }
@@ -129,7 +134,7 @@ impl Firmware {
             let frame_bytes_max = before.into();
             self.push_event(NodeEvent::Limited { node, link, frame_bytes_max });
         }
-        let wanted = bytes.min(self.peers.lengths.takes(link));
+        let wanted = bytes.min(self.takes_towards(link, &to));
         if wanted <= before {
             return shorter;
         }
@@ -147,7 +152,7 @@ impl Firmware {
     /// Where it is known to be, so that nobody can have others sent such frames.
     fn probe_limit(&mut self, (peer, link): (u32, LinkIndex), bytes: u16) {
         if let Some((_, to)) = self.peers.path_by(peer, link) {
-            self.ask_peer_with(link, to, peer, bytes.min(self.peers.lengths.takes(link)));
+            self.ask_peer_with(link, to, peer, bytes);
         }
     }
 

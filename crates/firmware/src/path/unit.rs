@@ -144,7 +144,8 @@ impl Units {
 
     /// True if that is not known, and may be asked now.
     pub(crate) fn may_ask(&self, now: Time, peer: u32, hop @ (link, to): Hop<'_>) -> bool {
-        if !self.carries(link) || *to == LinkAddress::LOOPBACK {
+        // Relays send on what is no longer than their cables take (decision 95).
+        if !self.carries(link) || *to == LinkAddress::LOOPBACK || to.is_behind_relays() {
             return false;
         }
         self.unit(peer, hop).is_none_or(|unit| !unit.open && unit.retry_at <= now)

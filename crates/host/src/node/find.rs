@@ -80,7 +80,8 @@ impl Node {
         let seat = &self.inner.seat;
         let stage = |link: LinkIndex, (address, ask): (LinkAddress, LinkAddress)| {
             let asked = seat.ask_at((link, ask), timeout);
-            let (who, round_trip) = asked.map(|(peer, took)| ((peer.name, peer.node), took)).unzip();
+            let (who, round_trip) =
+                asked.map(|(peer, took)| ((peer.name, peer.node), took)).unzip();
             Stage { address, who, round_trip }
         };
         let ways = seat.ways(node).into_iter();

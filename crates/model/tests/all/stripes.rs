@@ -154,7 +154,8 @@ fn a_cable_whose_long_frames_open_later_carries_as_well() {
     let (first_ns, further_ns, long_ns) = (3_000, 1_000, Some((4_000, 10_000)));
     let cost = LinkCost { first_ns, further_ns, long_ns, segments: true, named: false };
     links.iter_mut().for_each(|link| link.cost = Some(cost));
-    let node = |index| NodeSetup { links: links.clone(), ..NodeSetup::new(index, Profile::DEFAULT) };
+    let node =
+        |index| NodeSetup { links: links.clone(), ..NodeSetup::new(index, Profile::DEFAULT) };
     let cable = FabricSetup {
         bits_per_second: 1_000_000_000,
         latency: Span::us(20),

@@ -152,7 +152,7 @@ impl Firmware {
     /// Where it is known to be, so that nobody can have others sent such frames.
     fn probe_limit(&mut self, (peer, link): (u32, LinkIndex), bytes: u16) {
         if let Some((_, to)) = self.peers.path_by(peer, link) {
-            self.ask_peer_with(link, to, peer, bytes);
+            self.ask_peer_with(link, to, peer, bytes.min(self.takes_towards(link, &to)));
         }
     }
 

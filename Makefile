@@ -111,6 +111,7 @@ lint: deps wasm
 	@tools/check-spec
 	@tools/check-floors
 	@tools/check-book
+	@tools/check-settings
 	@tools/check-lineage
 	@tests/vectors/make.py --check
 	@! grep -rn "crate::bench" crates/cli/src/report crates/cli/src/measured

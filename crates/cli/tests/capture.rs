@@ -6,12 +6,13 @@ use std::fs;
 
 use lab_support::*;
 
-/// Two ends talk on a loopback of their own; one capture ends by itself, another finds its disk full.
+/// Two ends talk on a loopback of their own; one capture ends by itself, another finds its disk full, as does that of one of the ends itself.
 const SCRIPT: &str = r#"
     set -eu
     emp=$1 place=$2
     ip link set lo up
     mount -t tmpfs -o size=64k none "$place/full"
+    mount -t tmpfs -o size=64k none "$place/tight"
     "$emp" capture -i lo --any-port --frames 150 --seconds 60 "$place/lo.pcapng" >"$place/lo.said" & first=$!
     status=0
     { "$emp" capture -i lo --any-port --seconds 60 "$place/full/x.pcapng" 2>"$place/full.said" || echo $? >"$place/full.status"; } & second=$!
@@ -20,6 +21,7 @@ const SCRIPT: &str = r#"
     until [ -s "$place/lo.pcapng" ] && [ -s "$place/full/x.pcapng" ] && [ -s "$place/limit.pcapng" ] && [ -s "$place/other.pcapng" ]; do sleep 0.05; done
     "$emp" bench listen >/dev/null 2>&1 & listener=$!
     tries=0
+    export EMP_LOG=warn EMP_CAPTURE="$place/tight/within.pcapng"
     until "$emp" bench pingpong 127.0.0.1 --link udp --sizes 1000 >"$place/bench.said" 2>&1; do
         tries=$((tries + 1))
         [ $tries -lt 100 ] || { cat "$place/bench.said" >&2; exit 1; }
@@ -28,19 +30,13 @@ const SCRIPT: &str = r#"
     kill $listener
     wait $first $second $third $fourth
     cp "$place/full/x.pcapng" "$place/full.pcapng"
+    "$emp" trace "$place/tight/within.pcapng" >"$place/within.sqlog"
+    cp "$place/tight/within.pcapng" "$place/within.pcapng"
 "#;
 
 /// Packets of a capture, which ends with a whole block.
-fn packets(mut file: &[u8]) -> usize {
-    let mut count = 0;
-    while !file.is_empty() {
-        let word = |at: usize| u32::from_le_bytes(*file[at..].first_chunk().unwrap());
-        let length = word(4) as usize;
-        assert_eq!(word(length - 4) as usize, length, "both lengths of a block agree");
-        count += usize::from(word(0) == 6);
-        file = &file[length..];
-    }
-    count
+fn packets(file: &[u8]) -> usize {
+    emp_testing::pcapng::packets(file).len()
 }
 
 #[test]
@@ -50,7 +46,9 @@ fn it_looks_on_within_its_bounds() {
     }
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);
-    fs::create_dir(path("full")).unwrap();
+    for name in ["full", "tight"] {
+        fs::create_dir(path(name)).unwrap();
+    }
     let mut command = std::process::Command::new("unshare");
     command.args(["--net", "--mount", "sh", "-c", SCRIPT, "sh", env!("CARGO_BIN_EXE_emp")]);
     succeed(command.arg(directory.path()));
@@ -65,6 +63,22 @@ fn it_looks_on_within_its_bounds() {
     assert!(full.contains("No space left on device") && full.lines().count() == 1, "{full}");
     assert_eq!(said("full.status").trim(), "1");
     assert!((10..1000).contains(&packets(&file("full.pcapng"))), "whole frames up to the end");
+
+    // From within: the program runs on, its log says so once, and what there was room for are whole frames.
+    let within = packets(&file("within.pcapng"));
+    assert!((10..1000).contains(&within), "{within}");
+    let why = "within.pcapng: No space left on device";
+    assert_eq!(said("bench.said").matches(why).count(), 1, "{}", said("bench.said"));
+    // The same as qlog: text sequences, each a record separator, JSON and a line feed; the first says what they are.
+    let trace = said("within.sqlog");
+    let records: Vec<&str> = trace.split('\u{1E}').skip(1).collect();
+    let json = |text: &&str| serde_json::from_str::<serde_json::Value>(text).expect("JSON");
+    let events: Vec<_> = records.iter().map(json).collect();
+    assert!(trace.starts_with('\u{1E}') && records.iter().all(|text| text.ends_with('\n')));
+    assert_eq!(events[0]["file_schema"], "urn:ietf:params:qlog:file:sequential");
+    let named = |name: &str| events.iter().filter(|event| event["name"] == name).count();
+    assert!(named("emp:frame_sent") > 3 && named("emp:frame_received") > 3, "{trace}");
+    assert!(events.len() > within, "an event for each frame, of which a packet may have several");
 
     assert!(said("limit.said").contains("it is full (20480 bytes"), "{}", said("limit.said"));
     assert!(file("limit.pcapng").len() <= 20480 && packets(&file("limit.pcapng")) > 5);

@@ -4,6 +4,7 @@ mod lab_support;
 
 use std::os::unix::fs::FileExt;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use emp_state::place::Readers;
 use emp_state::{Identity, Now, Text, Writer};
@@ -55,12 +56,16 @@ fn what_is_no_state_file_is_one_line_and_exit_code_2() {
         (put("text", b"nothing of the kind"), "is no state file"),
         (scratch.path().join("none"), "can't be read"),
     ] {
-        for command in [&["nodes"][..], &["peers"], &["counters"], &["top", "--once"]] {
+        for command in [&["nodes"][..], &["peers", "--once"], &["counters"], &["top", "--once"]] {
             let line = mistake(emp(command).arg("--file").arg(&path));
             assert!(line.contains(says), "{line}");
         }
     }
-    for arguments in [["why", "nobody"], ["route", "nobody"], ["nodes", "--node=nobody"]] {
+    for arguments in [
+        ["why", "nobody", "--once"],
+        ["route", "nobody", "--json"],
+        ["nodes", "--once", "--node=nobody"],
+    ] {
         let line = mistake(emp(&arguments).env("EMP_STATE_DIR", &directory));
         assert!(line.contains("nobody"), "{line}");
     }
@@ -81,6 +86,23 @@ fn a_file_that_was_being_written_is_shown_and_told_of() {
     let said = stderr(&output);
     assert!(said.contains("was being written when its process stopped"), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
+}
+
+/// Many that were stopped within a write are waited for together: each alone is given 20 ms.
+#[test]
+fn files_that_are_being_written_are_waited_for_together() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let directory = scratch.path().join("own");
+    let writers: Vec<Writer> = (0..256).map(|rank| written(&directory, rank)).collect();
+    for writer in &writers {
+        let file = std::fs::OpenOptions::new().write(true).open(writer.path());
+        file.expect("it is mine").write_all_at(&7u64.to_le_bytes(), 1_024).expect("written");
+    }
+    let begin = Instant::now();
+    let output = emp(&["nodes"]).env("EMP_STATE_DIR", &directory).output().expect("emp runs");
+    let took = begin.elapsed();
+    assert_eq!(stderr(&output).lines().count(), 256);
+    assert!(took < Duration::from_millis(256 * 20) / 2, "{took:?}");
 }
 
 /// One of another user: put into this one's directory it is refused, in that user's own it can't be read; neither is among this user's nodes.

@@ -1,44 +1,15 @@
-//! A capture from within: every frame of a node, and why those that were dropped were. Read back by a reader that knows only the
-//! format.
+//! A capture from within: every frame of a node, and why those that were dropped were.
 
 use std::time::Duration;
 
 use emp_host::{Board, Counter, Node, Selector};
 use emp_link::{Fabric, Link, LinkAddress, TxFrame};
+use emp_testing::pcapng::packets;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-fn word(bytes: &[u8], at: usize) -> usize {
-    bytes[at..].first_chunk::<4>().map_or(0, |bytes| u32::from_le_bytes(*bytes) as usize)
-}
-
-/// The packets of a capture: frame without its Ethernet header, whether it was sent, comment.
-fn packets(mut file: &[u8]) -> Vec<(Vec<u8>, bool, String)> {
-    let mut packets = Vec::new();
-    while !file.is_empty() {
-        let length = word(file, 4);
-        assert_eq!(word(file, length - 4), length, "both lengths agree");
-        if word(file, 0) == 6 {
-            let bytes = word(file, 20);
-            let (mut at, mut sent, mut comment) =
-                (28 + bytes.next_multiple_of(4), None, String::new());
-            loop {
-                let option = word(file, at);
-                let (code, size) = (option & 0xFFFF, option >> 16);
-                match code {
-                    0 => break,
-                    1 => comment = String::from_utf8(file[at + 4..at + 4 + size].to_vec()).unwrap(),
-                    2 => sent = Some(word(file, at + 4) & 3 == 2),
-                    _ => panic!("option {code}"),
-                }
-                at += 4 + size.next_multiple_of(4);
-            }
-            packets.push((file[28 + 14..28 + bytes].to_vec(), sent.expect("a direction"), comment));
-        }
-        file = &file[length..];
-    }
-    packets
-}
+/// Bytes of an Ethernet header.
+const ETHERNET: usize = 14;
 
 #[test]
 fn every_frame_is_there_and_says_what_became_of_it() {
@@ -81,20 +52,22 @@ fn every_frame_is_there_and_says_what_became_of_it() {
     b.close(PATIENCE).unwrap();
 
     let packets = packets(&std::fs::read(&path).unwrap());
-    let (sent, received): (Vec<_>, Vec<_>) = packets.iter().partition(|(_, sent, _)| *sent);
+    let (sent, received): (Vec<_>, Vec<_>) =
+        packets.iter().partition(|packet| packet.sent.expect("a direction"));
     assert!(
         sent.len() >= 3 && received.len() >= 12,
         "{} sent, {} received",
         sent.len(),
         received.len()
     );
-    assert!(sent.iter().all(|(_, _, comment)| comment.is_empty()));
+    assert!(sent.iter().all(|packet| packet.comment.is_empty()));
     let said = |first: u8| {
-        let strange = received.iter().find(|(frame, _, _)| frame[0] == first && frame[11] == 9);
-        strange.map(|(_, _, comment)| comment.as_str())
+        let is = |frame: &[u8]| frame[ETHERNET] == first && frame[ETHERNET + 11] == 9;
+        let strange = received.iter().find(|packet| is(&packet.frame));
+        strange.map(|packet| packet.comment.as_str())
     };
     assert_eq!(said(0x44), Some("dropped: wrong version"));
     assert_eq!(said(0x24), Some("dropped: unknown peer"));
-    let taken = received.iter().filter(|(_, _, comment)| comment.is_empty()).count();
+    let taken = received.iter().filter(|packet| packet.comment.is_empty()).count();
     assert!(taken >= 12, "of {} only {taken} were taken", received.len());
 }

@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -28,18 +29,24 @@ pub struct CaptureFile<W: Target = File> {
     shared: Arc<Mutex<Pcapng<W>>>,
     /// What it is called where something is said of it.
     name: Arc<str>,
+    /// That nothing more is written was said, by one of the links.
+    told: Arc<AtomicBool>,
 }
 
 impl<W: Target> Clone for CaptureFile<W> {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared), name: Arc::clone(&self.name) }
+        Self {
+            shared: Arc::clone(&self.shared),
+            name: Arc::clone(&self.name),
+            told: Arc::clone(&self.told),
+        }
     }
 }
 
 impl<W: Target> CaptureFile<W> {
     /// A file that is open; `name` is what it is called in lines for people.
     pub fn new(file: Pcapng<W>, name: &str) -> Self {
-        Self { shared: Arc::new(Mutex::new(file)), name: name.into() }
+        Self { shared: Arc::new(Mutex::new(file)), name: name.into(), told: Arc::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Pcapng<W>> {
@@ -60,8 +67,6 @@ pub struct CaptureLink<L, W: Target = File> {
     own: [u8; 6],
     written: u64,
     skipped: u64,
-    /// That nothing more is written was said.
-    told: bool,
 }
 
 impl<L: Link> CaptureLink<L> {
@@ -92,7 +97,7 @@ impl<L: Link, W: Target + Send> CaptureLink<L, W> {
         let name = format!("{} {}", capabilities.kind, capabilities.interface);
         let own = ethernet_address(&capabilities.address);
         let interface = file.lock().interface(&name);
-        Self { inner, file: file.clone(), interface, own, written: 0, skipped: 0, told: false }
+        Self { inner, file: file.clone(), interface, own, written: 0, skipped: 0 }
     }
 
     /// Frames written.
@@ -272,8 +277,7 @@ impl<L: Link, W: Target + Send> Link for CaptureLink<L, W> {
     fn notice(&mut self) -> Option<String> {
         // Asked now and then, also where nobody ever sleeps.
         self.file.flush();
-        if !self.told && self.skipped > 0 {
-            self.told = true;
+        if self.skipped > 0 && !self.file.told.swap(true, Ordering::Relaxed) {
             let file = self.file.lock();
             let why = file.failure().map_or("its limit is reached".to_owned(), ToString::to_string);
             let (name, frames) = (&self.file.name, file.frames());

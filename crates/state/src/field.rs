@@ -68,9 +68,24 @@ impl<const N: usize> Text<N> {
 
     /// What it says, fit for a terminal: whoever wrote the file may not move its cursor.
     pub fn show(&self) -> String {
-        let end = self.0.iter().position(|byte| *byte == 0).unwrap_or(N);
-        let text = String::from_utf8_lossy(&self.0[..end]);
+        let text = String::from_utf8_lossy(self.bytes());
         text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
+    }
+
+    /// The bytes that it says, as whoever wrote the file put them there.
+    fn bytes(&self) -> &[u8] {
+        let end = self.0.iter().position(|byte| *byte == 0).unwrap_or(N);
+        &self.0[..end]
+    }
+
+    /// It says this.
+    pub fn is(&self, text: &str) -> bool {
+        self.bytes() == text.as_bytes()
+    }
+
+    /// It begins so.
+    pub fn starts_with(&self, text: &str) -> bool {
+        self.bytes().starts_with(text.as_bytes())
     }
 
     /// It says nothing.
@@ -155,5 +170,9 @@ mod tests {
         assert_eq!(Text::<8>::new("a\x1b[2Jb").show(), "a?[2Jb");
         assert_eq!(Text::<4>::take(&[0xff, b'x', 0, b'y']).show(), "\u{fffd}x");
         assert!(Text::<4>::new("").is_empty() && !Text::<4>::new("a").is_empty());
+        let text = Text::<4>::new("abcd");
+        assert!(
+            text.is("abcd") && text.starts_with("ab") && !text.is("abc") && !text.starts_with("b")
+        );
     }
 }

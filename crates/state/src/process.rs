@@ -1,9 +1,13 @@
 //! Whether the process that wrote a file still runs, and what it does.
 
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 
 use crate::layout::Identity;
+
+/// More than `/proc/PID/stat` has: 52 numbers of 20 digits, and a name of 64 bytes at most.
+const STAT_BYTES: usize = 2_048;
 
 /// What the system says of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,7 +34,11 @@ pub enum Life {
 impl Stat {
     /// Of a process of this namespace.
     pub fn of(process: u32) -> Option<Self> {
-        Self::parse(&fs::read_to_string(format!("/proc/{process}/stat")).ok()?)
+        // One line, which the system makes anew for each read: it is read at once.
+        let mut line = [0; STAT_BYTES];
+        let mut file = fs::File::open(format!("/proc/{process}/stat")).ok()?;
+        let got = file.read(&mut line).ok()?;
+        Self::parse(&String::from_utf8_lossy(&line[..got]))
     }
 
     /// Of a line as `/proc/PID/stat` has it. The name in parentheses may have anything in it.
@@ -67,9 +75,23 @@ pub fn monotonic() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// What became of the process that a file is of.
-pub fn life(of: &Identity) -> Life {
-    life_by(of, pid_namespace(), boot(), Stat::of)
+/// Where this process is, by which is told which processes are its neighbours: the same for all files of one look.
+#[derive(Clone, Copy)]
+pub struct Here {
+    namespace: u64,
+    boot: u64,
+}
+
+impl Here {
+    /// As the system tells it.
+    pub fn now() -> Self {
+        Self { namespace: pid_namespace(), boot: boot() }
+    }
+
+    /// What became of the process that a file is of.
+    pub fn life(&self, of: &Identity) -> Life {
+        life_by(of, self.namespace, self.boot, Stat::of)
+    }
 }
 
 fn life_by(of: &Identity, namespace: u64, boot: u64, stat: impl Fn(u32) -> Option<Stat>) -> Life {

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,16 +16,19 @@ use crate::layout::{
     note_at, peer_at,
 };
 use crate::place;
-use crate::process::{self, Life};
+use crate::process::{Here, Life};
 
 /// Files looked at in one directory: more nodes than a machine runs of one user.
 const FILES_MAX: usize = 16_384;
+
+/// Files that are open at a time, as they are being written: a process may have 1,024.
+const OPEN_MAX: usize = 256;
 
 /// Looks at what is being written before it is taken as it is. A writer is done in microseconds, unless it lost its core, which it has again
 /// within some milliseconds; one that was stopped at that moment never is.
 const TRIES: u32 = 20;
 
-/// Between two such looks.
+/// Between two such looks, at all files at once.
 const TRY_EVERY: Duration = Duration::from_millis(1);
 
 /// Why a file shows no node.
@@ -94,7 +98,7 @@ pub struct Snapshot {
 impl Snapshot {
     /// The value of a counter; 0 if there is none of this name.
     pub fn counter(&self, name: &str) -> u64 {
-        let named = |counter: &&Counter| counter.name.show() == name;
+        let named = |counter: &&Counter| counter.name.is(name);
         self.counters.iter().find(named).map_or(0, |counter| counter.value)
     }
 }
@@ -105,47 +109,132 @@ impl Snapshot {
 ///
 /// That it shows no node that this program understands.
 pub fn read(path: &Path) -> Result<Snapshot, Refusal> {
-    // Neither a pipe nor a device that somebody put there may hold us up, nor a link lead us elsewhere.
-    let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_NOCTTY;
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-    let found = file.metadata()?;
-    if !found.is_file() || found.len() > peer_at(PEERS_MAX) as u64 {
-        return Err(Refusal::Kind);
-    }
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let directory = fs::metadata(directory.unwrap_or(Path::new(".")))?;
-    if directory.uid() != found.uid() {
-        return Err(Refusal::Owner);
-    }
-    let identity = identity(&file, found.len())?;
-    let (fixed, torn) = settled(&file, SEQUENCE_AT, PEERS_AT - SEQUENCE_AT)?;
-    let fixed = &fixed[8..];
-    let at = |place: usize| &fixed[place - NOW_AT..];
-    let now = Now::take(fixed);
-    let many = |count: u32, most: usize| (count as usize).min(most);
-    let links = (0..many(now.links, LINKS_MAX)).map(|i| Link::take(at(link_at(i)))).collect();
-    let counters = (0..many(now.counters, COUNTERS_MAX)).map(|i| Counter::take(at(counter_at(i))));
-    let first = (now.notes as usize).saturating_sub(NOTES_MAX);
-    let notes = (first..now.notes as usize).map(|i| Note::take(at(note_at(i % NOTES_MAX))));
-    let (counters, notes) = (counters.collect(), notes.collect());
-    let (peers, torn_peers) = peers(&file, found.len())?;
-    let (path, life) = (path.to_path_buf(), process::life(&identity));
-    let torn = torn || torn_peers;
-    Ok(Snapshot { path, identity, life, now, links, counters, notes, peers, torn })
+    let owner = fs::metadata(directory.unwrap_or(Path::new(".")))?.uid();
+    let mut look = Look::at(path, owner, &Here::now())?;
+    settle(std::slice::from_mut(&mut look));
+    Ok(look.snapshot())
 }
 
-/// The beginning of a file.
-fn identity(file: &File, bytes: u64) -> Result<Identity, Refusal> {
-    let mut fixed = [0; SEQUENCE_AT];
-    let got = at_most(file, 0, &mut fixed)?;
-    if got < Head::BYTES {
-        return Err(if got >= MAGIC.len() && fixed.starts_with(&MAGIC) {
+/// What a file says, and which parts of that were being written when it was read.
+struct Look {
+    path: PathBuf,
+    file: File,
+    identity: Identity,
+    life: Life,
+    /// The file.
+    bytes: Vec<u8>,
+    /// Where the parts that are not settled lie: each begins with its sequence number.
+    unsettled: Vec<Range<usize>>,
+}
+
+impl Look {
+    /// Reads a file, twice: what was the same both times, under an even sequence number, was not being written.
+    fn at(path: &Path, owner: u32, here: &Here) -> Result<Self, Refusal> {
+        // Neither a pipe nor a device that somebody put there may hold us up, nor a link lead us elsewhere.
+        let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_NOCTTY;
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+        let found = file.metadata()?;
+        if !found.is_file() || found.len() > peer_at(PEERS_MAX) as u64 {
+            return Err(Refusal::Kind);
+        }
+        if owner != found.uid() {
+            return Err(Refusal::Owner);
+        }
+        let mut bytes = vec![0; usize::try_from(found.len()).unwrap_or(0)];
+        let got = at_most(&file, 0, &mut bytes)?;
+        bytes.truncate(got);
+        let identity = identity(&bytes, found.len())?;
+        let mut again = vec![0; got];
+        let got = at_most(&file, 0, &mut again)?.min(got);
+        if got < PEERS_AT {
+            return Err(Refusal::Cut(got as u64, PEERS_AT as u64));
+        }
+        bytes.truncate(got);
+        let mut unsettled = parts(got);
+        unsettled.retain(|part| !is_settled(&bytes[part.clone()], &again[part.clone()]));
+        let (path, life) = (path.to_path_buf(), here.life(&identity));
+        Ok(Self { path, file, identity, life, bytes, unsettled })
+    }
+
+    /// Reads anew what was being written.
+    fn look_again(&mut self) {
+        let Self { file, bytes, unsettled, .. } = self;
+        let mut again = vec![0; unsettled.iter().map(Range::len).max().unwrap_or(0)];
+        unsettled.retain(|part| {
+            let (now, then) = (&mut bytes[part.clone()], &mut again[..part.len()]);
+            let whole = |into: &mut [u8]| {
+                at_most(file, part.start, into).is_ok_and(|got| got == into.len())
+            };
+            // Where the file was cut meanwhile, it stays as it is.
+            !(whole(now) && whole(then) && is_settled(now, then))
+        });
+    }
+
+    /// What it says.
+    fn snapshot(self) -> Snapshot {
+        let at = |place: usize| &self.bytes[place..];
+        let now = Now::take(at(NOW_AT));
+        let many = |count: u32, most: usize| (count as usize).min(most);
+        let links = (0..many(now.links, LINKS_MAX)).map(|i| Link::take(at(link_at(i))));
+        let counters = 0..many(now.counters, COUNTERS_MAX);
+        let counters = counters.map(|i| Counter::take(at(counter_at(i))));
+        let first = (now.notes as usize).saturating_sub(NOTES_MAX);
+        let notes = (first..now.notes as usize).map(|i| Note::take(at(note_at(i % NOTES_MAX))));
+        let peers = parts(self.bytes.len()).into_iter().skip(1);
+        let peers = peers.filter(|part| u64::take(at(part.start)) != 0);
+        let peers = peers.map(|part| Peer::take(at(part.start + 8))).filter(|peer| peer.node != 0);
+        Snapshot {
+            links: links.collect(),
+            counters: counters.collect(),
+            notes: notes.collect(),
+            peers: peers.collect(),
+            torn: !self.unsettled.is_empty(),
+            now,
+            path: self.path,
+            identity: self.identity,
+            life: self.life,
+        }
+    }
+}
+
+/// Waits until nothing of these files is being written, and no longer than a writer takes that has lost its core.
+fn settle(looks: &mut [Look]) {
+    for again in 0..TRIES {
+        let mut open = looks.iter_mut().filter(|look| !look.unsettled.is_empty()).peekable();
+        if open.peek().is_none() {
+            return;
+        }
+        if again > 0 {
+            std::thread::sleep(TRY_EVERY);
+        }
+        open.for_each(Look::look_again);
+    }
+}
+
+/// What is written under a sequence number each, in so many bytes: what changes of the node, then each peer.
+fn parts(bytes: usize) -> Vec<Range<usize>> {
+    let peers = (bytes.saturating_sub(PEERS_AT) / PEER_BYTES).min(PEERS_MAX);
+    let peers = (0..peers).map(|index| peer_at(index)..peer_at(index) + PEER_BYTES);
+    std::iter::once(SEQUENCE_AT..PEERS_AT).chain(peers).collect()
+}
+
+/// True if a part was not being written while it was read, by two reads. Had the first mixed words of two writings, then the second, which began
+/// when that had ended, has the later writing's number and all of its words.
+fn is_settled(first: &[u8], second: &[u8]) -> bool {
+    u64::take(first) % 2 == 0 && first == second
+}
+
+/// What stands at the beginning of a file, which has so many bytes.
+fn identity(fixed: &[u8], bytes: u64) -> Result<Identity, Refusal> {
+    if fixed.len() < Head::BYTES {
+        return Err(if fixed.starts_with(&MAGIC) {
             Refusal::Cut(bytes, PEERS_AT as u64)
         } else {
             Refusal::Foreign
         });
     }
-    let head = Head::take(&fixed);
+    let head = Head::take(fixed);
     if head.magic != MAGIC {
         return Err(Refusal::Foreign);
     }
@@ -155,7 +244,7 @@ fn identity(file: &File, bytes: u64) -> Result<Identity, Refusal> {
     if (head.fixed_bytes, head.peer_bytes) != (PEERS_AT as u32, PEER_BYTES as u32) {
         return Err(Refusal::Foreign);
     }
-    if bytes < PEERS_AT as u64 || got < SEQUENCE_AT {
+    if fixed.len() < PEERS_AT {
         return Err(Refusal::Cut(bytes, PEERS_AT as u64));
     }
     Ok(Identity::take(&fixed[IDENTITY_AT..]))
@@ -173,80 +262,39 @@ fn at_most(file: &File, at: usize, into: &mut [u8]) -> io::Result<usize> {
     Ok(got)
 }
 
-/// The sequence number at `at`.
-fn sequence(file: &File, at: usize) -> Result<u64, Refusal> {
-    let mut bytes = [0; 8];
-    file.read_exact_at(&mut bytes, at as u64)?;
-    Ok(u64::from_le_bytes(bytes))
-}
-
-/// Bytes behind and with a sequence number, read while they were not being written; `true` if they always were.
-fn settled(file: &File, at: usize, bytes: usize) -> Result<(Vec<u8>, bool), Refusal> {
-    let mut into = vec![0; bytes];
-    for again in 0..TRIES {
-        if again > 1 {
-            std::thread::sleep(TRY_EVERY);
-        }
-        let before = sequence(file, at)?;
-        let got = at_most(file, at, &mut into)?;
-        if got < bytes {
-            return Err(Refusal::Cut((at + got) as u64, (at + bytes) as u64));
-        }
-        let (within, after) = (u64::take(&into), sequence(file, at)?);
-        if before == after && within == before && before % 2 == 0 {
-            return Ok((into, false));
-        }
-    }
-    Ok((into, true))
-}
-
-/// All peers, in one look; those that were being written meanwhile once more.
-fn peers(file: &File, length: u64) -> Result<(Vec<Peer>, bool), Refusal> {
-    let room = usize::try_from(length).unwrap_or(0).saturating_sub(PEERS_AT) / PEER_BYTES;
-    let mut all = vec![0; room.min(PEERS_MAX) * PEER_BYTES];
-    let mut again = all.clone();
-    let got = at_most(file, PEERS_AT, &mut all)?.min(at_most(file, PEERS_AT, &mut again)?);
-    let mut torn = false;
-    let mut peers = Vec::new();
-    let looks = all.chunks_exact(PEER_BYTES).zip(again.chunks_exact(PEER_BYTES));
-    for (index, (first, second)) in looks.enumerate().take(got / PEER_BYTES) {
-        let sequence = u64::take(first);
-        if sequence == 0 {
-            continue;
-        }
-        let peer = if sequence % 2 == 0 && first == second {
-            Peer::take(&first[8..])
-        } else {
-            let (bytes, unsettled) = settled(file, peer_at(index), PEER_BYTES)?;
-            torn |= unsettled;
-            Peer::take(&bytes[8..])
-        };
-        if peer.node != 0 {
-            peers.push(peer);
-        }
-    }
-    Ok((peers, torn))
-}
-
 /// The files of all nodes that this user may see, by their names. Those of processes that are gone are removed if this user may, and are not among
 /// them; those that show no node come with the reason.
 pub fn look() -> Vec<(PathBuf, Result<Snapshot, Refusal>)> {
-    let mut all = Vec::new();
+    let here = Here::now();
+    let (mut all, mut open) = (Vec::new(), Vec::new());
     for directory in place::to_read() {
+        let Ok(owner) = fs::metadata(&directory).map(|it| it.uid()) else { continue };
         let entries = fs::read_dir(&directory).into_iter().flatten().take(FILES_MAX).flatten();
         let names = entries.map(|entry| entry.path());
         let named = |path: &PathBuf| path.file_name().is_some_and(place::is_name);
         for path in names.filter(named) {
-            match read(&path) {
-                Ok(snapshot) if snapshot.life == Life::Gone => {
+            match Look::at(&path, owner, &here) {
+                Ok(look) if look.life == Life::Gone => {
                     let _ = fs::remove_file(&path);
                 }
+                Ok(look) if look.unsettled.is_empty() => all.push((path, Ok(look.snapshot()))),
+                Ok(look) => open.push(look),
                 // Removed since it was listed.
                 Err(Refusal::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
-                result => all.push((path, result)),
+                Err(refusal) => all.push((path, Err(refusal))),
+            }
+            if open.len() >= OPEN_MAX {
+                finish(&mut open, &mut all);
             }
         }
     }
+    finish(&mut open, &mut all);
     all.sort_by(|one, other| one.0.cmp(&other.0));
     all
+}
+
+/// Waits for those that are being written, all at once.
+fn finish(open: &mut Vec<Look>, all: &mut Vec<(PathBuf, Result<Snapshot, Refusal>)>) {
+    settle(open);
+    all.extend(open.drain(..).map(|look| (look.path.clone(), Ok(look.snapshot()))));
 }

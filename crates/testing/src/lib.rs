@@ -6,6 +6,7 @@
 
 pub mod faces;
 pub mod lab;
+pub mod pcapng;
 
 use std::io::Write;
 

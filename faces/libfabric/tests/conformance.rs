@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use emp_testing::lab::{INTERFACE, Lab};
+use emp_testing::pcapng::{Packet, packets};
 use emp_testing::{Need, skip};
 
 /// The provider that was built with this test.
@@ -282,6 +283,30 @@ fn what_there_is_to_set_is_documented() {
     }
 }
 
+/// Of whatever program on libfabric: its frames, and of each that was dropped why.
+#[test]
+fn frames_are_captured_with_what_became_of_them() {
+    let place = std::env::temp_dir().join(format!("emp-fi-capture-{}", std::process::id()));
+    std::fs::create_dir_all(&place).expect("a place for the captures");
+    let file = place.join("%p.pcapng").display().to_string();
+    let settings =
+        [("FI_EMP_CAPTURE", &*file), ("FI_EMP_FAULT", "duplicate:10%"), ("FI_EMP_LINK", "udp")];
+    let ran = run("captured", &["tagged"], &settings, " 0 failed");
+    let files = std::fs::read_dir(&place).expect("it is there").flatten();
+    let read = |entry: std::fs::DirEntry| std::fs::read(entry.path()).expect("it is ours");
+    let packets: Vec<_> = files.flat_map(|file| packets(&read(file))).collect();
+    let _ = std::fs::remove_dir_all(&place);
+    if ran.is_none() {
+        return;
+    }
+    let count = |sent: bool, comment: &str| {
+        let is = |it: &&Packet| it.sent == Some(sent) && it.comment == comment;
+        packets.iter().filter(is).count()
+    };
+    assert!(count(true, "") > 10 && count(false, "") > 10, "{} frames", packets.len());
+    assert!(count(false, "dropped: duplicate") > 0, "{} frames", packets.len());
+}
+
 /// A directory with the provider, called as libfabric wants it.
 fn with_provider(what: &str) -> PathBuf {
     put_provider(&Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("conformance-{what}")))
@@ -331,7 +356,7 @@ fn run(what: &str, options: &[&str], settings: &[(&str, &str)], wanted: &str) ->
         "HOST_B",
     ]
     .into_iter()
-    .chain(["EMP_SERVICE", "SERVICE_A", "SERVICE_B"])
+    .chain(["EMP_SERVICE", "SERVICE_A", "SERVICE_B", "FI_EMP_CAPTURE"])
     {
         program.env_remove(name);
     }

@@ -35,7 +35,7 @@ pub struct Which {
     pub file: Option<PathBuf>,
 }
 
-/// What commands that list nodes take.
+/// What commands that print once take.
 #[derive(clap::Args)]
 pub struct Listing {
     #[command(flatten)]

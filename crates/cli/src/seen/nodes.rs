@@ -29,7 +29,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 
 /// Ranks of a job stand together, in order.
 pub fn by_job(seen: &mut Seen) {
-    seen.nodes.sort_by_key(|node| {
+    seen.nodes.sort_by_cached_key(|node| {
         let identity = &node.identity;
         (identity.job.show(), identity.rank, identity.name.show(), identity.process)
     });

@@ -3,7 +3,7 @@
 use emp_state::{Path, Peer, Snapshot};
 use serde_json::json;
 
-use super::{Which, show, table, trace};
+use super::{Listing, show, table, trace};
 use crate::bail_user;
 use crate::error::print;
 
@@ -18,16 +18,13 @@ pub struct Args {
     /// The peer: its name or identity (16 digits).
     peer: String,
     #[command(flatten)]
-    which: Which,
+    listing: Listing,
     /// Ask everyone on the ways there.
     #[arg(long, conflicts_with_all = ["node", "file"])]
     trace: bool,
     /// With --trace: by these interfaces [default: all that lead to other machines].
     #[arg(long, value_name = "NAME", value_delimiter = ',', requires = "trace")]
     interfaces: Vec<String>,
-    /// For programs to read.
-    #[arg(long)]
-    json: bool,
 }
 
 /// True if a peer is meant by this.
@@ -38,9 +35,9 @@ pub fn is_called(peer: &Peer, wanted: &str) -> bool {
 /// Runs `emp route`.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     if args.trace {
-        return trace::run(&args.peer, &args.interfaces, args.json);
+        return trace::run(&args.peer, &args.interfaces, args.listing.json);
     }
-    let seen = args.which.look()?;
+    let seen = args.listing.which.look()?;
     let wanted = emp_wire::NodeId::from_name(&args.peer).0;
     let mut rows = Vec::new();
     let mut all = Vec::new();
@@ -60,7 +57,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if !known {
         bail_user!("no node that you may see knows a peer {}; emp peers lists them", args.peer);
     }
-    if args.json {
+    if args.listing.json {
         return print(&(serde_json::to_string_pretty(&json!({ "routes": all }))? + "\n"));
     }
     let heads = ["NODE", "PEER", "LINK", "TO", "MTU", "FRAME", "RTT", "WINDOW"];

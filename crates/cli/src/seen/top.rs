@@ -57,7 +57,7 @@ struct Rates {
 
 impl Counted {
     fn of(node: &Snapshot) -> Self {
-        let dropped = node.counters.iter().filter(|it| it.name.show().starts_with("drop_"));
+        let dropped = node.counters.iter().filter(|it| it.name.starts_with("drop_"));
         Self {
             at: node.now.written_real,
             messages: node.counter("messages_sent") + node.counter("messages_received"),
@@ -413,3 +413,7 @@ fn draw(frame: &mut Frame<'_>, picture: &mut Picture) {
     frame.render_widget(Line::from(state), last);
     picture.chosen = chosen;
 }
+
+#[cfg(test)]
+#[path = "top_tests.rs"]
+mod tests;

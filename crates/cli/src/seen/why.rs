@@ -1,11 +1,11 @@
 //! `emp why PEER`: what is waited for, since when, whose turn it is, and what to do; in one sentence for each node.
 
 use emp_state::process::Life;
-use emp_state::{Peer, PeerState, Snapshot};
+use emp_state::{Link, Peer, PeerState, Snapshot};
 use emp_wire::NodeId;
 use serde_json::json;
 
-use super::{Which, route, show};
+use super::{Listing, Which, route, show};
 use crate::bail_user;
 use crate::error::print;
 
@@ -24,15 +24,12 @@ pub struct Args {
     /// The peer: its name or identity (16 digits).
     peer: String,
     #[command(flatten)]
-    which: Which,
-    /// For programs to read.
-    #[arg(long)]
-    json: bool,
+    listing: Listing,
 }
 
 /// Runs `emp why`.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let seen = args.which.look()?;
+    let seen = args.listing.which.look()?;
     // The peer itself may be one that was not asked for.
     let all = Which::default().look_silently()?;
     let wanted = NodeId::from_name(&args.peer).0;
@@ -52,7 +49,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             args.peer
         );
     }
-    if args.json {
+    if args.listing.json {
         let values: Vec<_> = told
             .iter()
             .map(|(node, peer, why)| json!({ "node": node, "peer": peer, "why": why }))
@@ -123,15 +120,28 @@ fn waits(peer: &Peer, now: u64) -> String {
 
 /// Why the links to a peer carry nothing.
 fn troubles(node: &Snapshot, peer: &Peer) -> Vec<String> {
-    let used: Vec<usize> = peer.paths().map(|path| usize::from(path.link)).collect();
-    let links = node.links.iter().enumerate();
-    let meant = links.filter(|(index, _)| used.is_empty() || used.contains(index));
+    let used: Vec<&Link> =
+        peer.paths().filter_map(|path| node.links.get(usize::from(path.link))).collect();
+    // A socket that is bound to no interface is all that is left of the paths when a cable is pulled. It leaves by one that the node has
+    // other links on, and carries nothing if none of these does.
+    let everywhere = used.iter().any(|link| leaves_anywhere(link))
+        && node.links.iter().all(|link| link.mtu == 0 || !link.trouble.is_empty());
+    let mut meant = used;
+    if meant.is_empty() || everywhere {
+        meant = node.links.iter().collect();
+    }
     let mut all: Vec<String> = meant
-        .filter(|(_, link)| !link.trouble.is_empty())
-        .map(|(_, link)| format!("interface {} {}", link.interface, link.trouble))
+        .iter()
+        .filter(|link| !link.trouble.is_empty())
+        .map(|link| format!("interface {} {}", link.interface, link.trouble))
         .collect();
     all.dedup();
     all
+}
+
+/// A socket by which datagrams leave by whatever interface the system chooses: nothing is known of an interface of its own.
+fn leaves_anywhere(link: &Link) -> bool {
+    link.kind.is("udp") && link.mtu == 0
 }
 
 /// A peer that is looked for.
@@ -285,5 +295,73 @@ fn hint(other: Option<&Snapshot>) -> String {
         }
         Life::Alive(_) => format!(" (its process {process} sleeps; where, gdb -p {process} tells)"),
         _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use emp_state::{Identity, Now, Path, Text};
+
+    use super::*;
+
+    const NOW: u64 = 100_000_000_000;
+
+    fn link(kind: &str, interface: &str, mtu: u32, trouble: &str) -> Link {
+        let (kind, interface) = (Text::new(kind), Text::new(interface));
+        Link { kind, interface, mtu, trouble: Text::new(trouble), ..Link::default() }
+    }
+
+    /// What a says of b, of which nothing was heard for 50 s, whose paths are by these of the links.
+    fn said(links: &[Link], by: &[u8]) -> String {
+        let mut peer = Peer { node: 2, heard: NOW / 2, out_frames: 1, ..Peer::default() };
+        (peer.name, peer.state) = (Text::new("b"), PeerState::Met.number());
+        (peer.out_since, peer.out_messages) = (NOW / 2, 1);
+        for (path, link) in peer.paths.iter_mut().zip(by) {
+            *path = Path { link: *link, flags: Path::THERE, ..Path::default() };
+        }
+        let node = Snapshot {
+            path: PathBuf::new(),
+            identity: Identity { name: Text::new("a"), ..Identity::default() },
+            life: Life::Elsewhere,
+            now: Now::default(),
+            links: links.to_vec(),
+            counters: Vec::new(),
+            notes: Vec::new(),
+            peers: vec![peer],
+            torn: false,
+        };
+        sentence(&node, &peer, None, NOW)
+    }
+
+    /// The path by raw frames has failed by then, and what is left is a socket that is bound to no interface.
+    #[test]
+    fn a_pulled_cable_is_named_by_whatever_path_is_left() {
+        let dead = |kind, name| link(kind, name, 1_500, "has no carrier");
+        let anywhere = link("udp", "0.0.0.0:51966", 0, "");
+        let pulled = "a cannot reach b: interface emp0 has no carrier, and nothing was heard of it";
+        let packet = dead("packet", "emp0");
+        for by in [&[][..], &[0], &[1], &[0, 1]] {
+            let text = said(&[packet, anywhere], by);
+            assert!(text.starts_with(pulled), "{by:?}: {text}");
+        }
+        let both = said(&[packet, dead("packet", "emp1"), anywhere], &[2]);
+        assert!(both.contains("emp0 has no carrier, interface emp1 has no carrier"), "{both}");
+    }
+
+    /// That one cable is out says nothing of a peer that is reached by another, or within the machine.
+    #[test]
+    fn a_cable_that_does_not_lead_there_is_not_named() {
+        let dead = link("packet", "emp0", 1_500, "has no carrier");
+        let well = link("packet", "emp1", 1_500, "");
+        let anywhere = link("udp", "0.0.0.0:51966", 0, "");
+        let memory = link("shm", "", 0, "");
+        for (links, by) in [([dead, well], [1]), ([dead, memory], [1]), ([anywhere, memory], [0])] {
+            let text = said(&links, &by);
+            assert!(text.contains("its process is stopped or has ended"), "{text}");
+        }
+        let text = said(&[dead, well, anywhere], &[2]);
+        assert!(text.contains("its process is stopped or has ended"), "{text}");
     }
 }

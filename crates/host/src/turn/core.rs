@@ -306,6 +306,9 @@ impl Core {
         let due = self.next_timer() <= now;
         if due && let Some(firmware) = &mut self.firmware {
             firmware.handle_timeout(now, &mut self.memory);
+            if let Some(shown) = &mut self.shown {
+                shown.note_timer();
+            }
             if firmware.has_silent() || self.evidence.due() <= now {
                 self.evidence.look(now, firmware, &self.links, &self.directory);
                 (self.dirty, self.timer_moved) = (true, true);

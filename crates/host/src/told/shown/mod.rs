@@ -39,8 +39,8 @@ pub(crate) struct Shown {
     /// The engine's [`activity`](Firmware::activity) then.
     activity: u64,
     writes: u64,
-    /// Something was told of a peer since.
-    told: bool,
+    /// Something has happened since that [`activity`](Firmware::activity) does not count: a peer was told of, a timer ran.
+    news: bool,
 }
 
 /// What is to be shown.
@@ -74,7 +74,7 @@ impl Shown {
                 written: Time::default(),
                 activity: 0,
                 writes: 0,
-                told: false,
+                news: false,
             })),
             Err(problem) => {
                 SAID.call_once(|| {
@@ -91,14 +91,19 @@ impl Shown {
     /// When it is to be written though nothing happens: something has happened since it last was.
     pub(crate) fn due(&self, firmware: &Firmware) -> Option<Time> {
         let moved = firmware.activity() != self.activity;
-        let news = self.told || moved || self.peers.has_more();
-        news.then(|| self.written + SHOWN_EVERY)
+        let due = self.news || moved || self.peers.has_more();
+        due.then(|| self.written + SHOWN_EVERY)
     }
 
     /// Something was told of a peer. True if it may be shown at once: it was written some time ago.
     pub(crate) fn note_told(&mut self, now: Time) -> bool {
-        self.told = true;
+        self.news = true;
         now.since(self.written) >= SHOWN_AFTER
+    }
+
+    /// A timer ran: something was asked for again, looked for, probed or given up.
+    pub(crate) const fn note_timer(&mut self) {
+        self.news = true;
     }
 
     /// Writes it.
@@ -107,7 +112,7 @@ impl Shown {
         let Scene { now, firmware, links, directory, unsent } = scene;
         let Self { writer, peers, waits, activity, .. } = self;
         waits.look(now, firmware);
-        let news = self.told || firmware.activity() != *activity;
+        let news = self.news || firmware.activity() != *activity;
         peers.write((now, news), firmware, directory, writer);
         let mut said = false;
         for line in journal.recent() {
@@ -123,7 +128,7 @@ impl Shown {
         writer.publish(&Now { peers: peers.len(), peers_left_out: peers.left_out(), ..shown });
         (self.written, self.activity) = (now, firmware.activity());
         self.writes += 1;
-        self.told = false;
+        self.news = false;
     }
 }
 

@@ -38,6 +38,14 @@ impl ProcessId {
     }
 }
 
+/// True in a user namespace that is not the machine's first, as in containers without root's privilege: what is allowed there ends at its borders.
+pub fn in_user_namespace() -> bool {
+    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let first: Vec<&str> = map.split_whitespace().take(3).collect();
+    // Where there is nothing to read, there are no such namespaces.
+    !(first.is_empty() || first == ["0", "0", "4294967295"])
+}
+
 /// The numbers of all processes that are to be seen.
 pub fn all() -> impl Iterator<Item = u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();

@@ -128,6 +128,11 @@ impl TransmitBatch {
         self.count_max = self.count;
     }
 
+    /// It was ended with fewer frames than it could take.
+    pub const fn is_ended(&self) -> bool {
+        self.count_max < self.frames.len()
+    }
+
     /// Frames that still fit.
     pub(crate) fn room(&self) -> u32 {
         (self.count_max - self.count) as u32

@@ -381,9 +381,11 @@ impl SimNode {
             firmware.handle_timeout(now, &mut self.memory);
         }
         self.blocked_until = None;
+        let mut ended = false;
         for _ in 0..BATCHES_PER_TURN_MAX {
             let free = network.egress_free(index);
-            if free.since(now) > EGRESS_MAX {
+            // What follows a batch that was ended early is for another interface, which has a ring of its own.
+            if !ended && free.since(now) > EGRESS_MAX {
                 // Half of the ring drains before it is filled again.
                 self.blocked_until = Some(free - Span(EGRESS_MAX.0 / 2));
                 break;
@@ -391,6 +393,7 @@ impl SimNode {
             if !self.outbox.refill(now, firmware, &mut self.memory) {
                 break;
             }
+            ended = self.outbox.is_ended();
             let Self { outbox, prng, memory, setup, .. } = self;
             if !outbox.offer(&setup.card, prng, memory, (index, now), network) {
                 self.blocked_until = outbox.retry(now);

@@ -102,6 +102,11 @@ impl Outbox {
         !self.is_done()
     }
 
+    /// The batch was ended with fewer frames than it takes.
+    pub fn is_ended(&self) -> bool {
+        self.batch.is_ended()
+    }
+
     /// Forgets what was not taken.
     pub fn forget(&mut self) {
         (self.unsent, self.full_since) = (0, None);

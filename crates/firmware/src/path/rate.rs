@@ -1,4 +1,6 @@
-//! How much a path delivers: the most of late that was acknowledged in a round trip or two while something was under way all the time.
+//! How much a path delivers: the most of late that was acknowledged in a round trip or two while something was under way all the time, or in
+//! all of a shorter such time, of which the round trip that even the first byte takes is no part. So one block alone shows it, on a path of
+//! which more was never asked.
 //!
 //! What the application had to send may be less than what the path carries, so less counts only if its window kept something from
 //! leaving meanwhile.
@@ -8,6 +10,9 @@ use crate::time::{Span, Time};
 /// Least time of a measurement: acknowledgements come in bursts, and a host does not run for as long now and then.
 const LEAST: Span = Span::us(300);
 
+/// The same of what is under way from its first byte to its last: that waits for no other, and half of it says as much.
+const LEAST_WHOLE: Span = Span::us(150);
+
 /// Longest: beyond it there was a pause.
 const MOST: Span = Span::ms(20);
 
@@ -15,8 +20,8 @@ const MOST: Span = Span::ms(20);
 const DOWN_PART: u32 = 4;
 
 /// A path by which nothing was measured for so long, while its peer was busy, may have become twice as good, and so on, in what it delivers and in its round trip: what is
-/// not used would never be measured again. A path that is a hundred times as slow as another is tried every three seconds or so.
-const DOUBLES: Span = Span::ms(500);
+/// not used would never be measured again. A path that is a hundred times as slow as another is tried every one or two seconds.
+const DOUBLES: Span = Span::ms(200);
 
 /// Who had this part of the rate to send, as it is guessed now, has used the path: it is no guess of long ago. One block that is tried alone
 /// is less, and is followed by more until the window is what limits them.
@@ -27,6 +32,8 @@ const USED_PART: u32 = 4;
 pub(crate) struct Rate {
     since: Time,
     bytes: u32,
+    /// Since then its first byte is under way, too: else others were before it.
+    first: bool,
     /// Its window was too small for something since then.
     limited: bool,
     /// Bytes in a millisecond. 0: nobody knows.
@@ -59,8 +66,14 @@ impl Busy {
 }
 
 impl Rate {
-    pub(crate) const NEW: Self =
-        Self { since: Time(0), bytes: 0, limited: false, per_ms: 0, measured: Time(0) };
+    pub(crate) const NEW: Self = Self {
+        since: Time(0),
+        bytes: 0,
+        first: false,
+        limited: false,
+        per_ms: 0,
+        measured: Time(0),
+    };
 
     /// Bytes in a millisecond, as far as is known. 0: nobody knows.
     pub(crate) fn per_ms(&self, busy: Time) -> u32 {
@@ -79,7 +92,7 @@ impl Rate {
 
     /// Something leaves while nothing is under way.
     pub(crate) const fn begin(&mut self, now: Time) {
-        (self.since, self.bytes, self.limited) = (now, 0, false);
+        (self.since, self.bytes, self.first, self.limited) = (now, 0, true, false);
     }
 
     /// Something had to wait for the window.
@@ -87,31 +100,85 @@ impl Rate {
         self.limited = true;
     }
 
-    /// So many bytes were acknowledged, a round trip being so long.
-    pub(crate) fn on_acked(&mut self, (now, busy): (Time, Time), bytes: u32, trip: Span) {
+    /// So many bytes were acknowledged, by a path that has these round trips.
+    pub(crate) fn on_acked(&mut self, (now, busy): (Time, Time), bytes: u32, trips: &Trips) {
         self.bytes = self.bytes.saturating_add(bytes);
         let took = now.since(self.since);
-        if took < LEAST.max(Span(2 * trip.0)) {
+        let none = if self.first { trips.least } else { Span(0) };
+        let spent = Span(took.0.saturating_sub(none.0));
+        let long = took >= LEAST.max(Span(2 * trips.usual.0));
+        let whole = trips.drained && self.first && spent >= LEAST_WHOLE;
+        if !long && !whole {
             return;
         }
-        if took <= MOST.max(Span(8 * trip.0)) {
-            let per_ms = (u64::from(self.bytes) * 1_000_000 / took.0.max(1)) as u32;
-            if per_ms > self.per_ms {
-                (self.per_ms, self.measured) = (per_ms, busy);
-            } else if self.limited {
-                self.per_ms -= (self.per_ms - per_ms) / DOWN_PART;
-                self.measured = busy;
-            } else if per_ms >= self.per_ms(busy) / USED_PART {
-                self.measured = busy;
-            }
+        if took <= MOST.max(Span(8 * trips.usual.0)) {
+            // A least round trip that was measured in a queue is none.
+            let spent = spent.0.max(took.0 / 2).max(1);
+            let per_ms = (u64::from(self.bytes) * 1_000_000 / spent) as u32;
+            self.note(per_ms, busy);
         }
         self.begin(now);
+        self.first = false;
     }
+
+    fn note(&mut self, per_ms: u32, busy: Time) {
+        if per_ms > self.per_ms {
+            (self.per_ms, self.measured) = (per_ms, busy);
+        } else if self.limited {
+            self.per_ms -= (self.per_ms - per_ms) / DOWN_PART;
+            self.measured = busy;
+        } else if per_ms >= self.per_ms(busy) / USED_PART {
+            self.measured = busy;
+        }
+    }
+}
+
+/// How a path stands when something that it carried is acknowledged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Trips {
+    /// Its usual round trip, and the least of late.
+    pub(crate) usual: Span,
+    pub(crate) least: Span,
+    /// Nothing is under way by it any more.
+    pub(crate) drained: bool,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const GOING_ON: Trips = Trips { usual: Span::us(100), least: Span(0), drained: false };
+
+    /// One block at a time, each acknowledged before the next: a path of 500 Mb/s whose round trip has come to be long once.
+    #[test]
+    fn a_block_alone_shows_what_the_path_delivers() {
+        for usual in [100, 3_700] {
+            let (mut rate, mut now) = (Rate::NEW, Time(1_000_000));
+            let trips = Trips { usual: Span::us(usual), least: Span::us(50), drained: true };
+            rate.begin(now);
+            rounds(&mut rate, &mut now, 20, 15_000, true);
+            for _ in 0..3 {
+                rate.begin(now);
+                now = now + Span::us(50 + 24_000 * 1_000 / 62_500);
+                rate.on_acked((now, now), 24_000, &trips);
+                now = now + Span::ms(1);
+            }
+            assert_eq!(rate.per_ms(now), 62_500);
+        }
+    }
+
+    /// Shorter than what can be measured: that is no reason to believe that it is slow.
+    #[test]
+    fn a_frame_alone_says_nothing() {
+        let (mut rate, mut now) = (Rate::NEW, Time(1_000_000));
+        rate.begin(now);
+        rounds(&mut rate, &mut now, 3, 62_500, true);
+        rate.begin(now);
+        rate.note_limited();
+        now = now + Span::us(60);
+        rate.on_acked((now, now), 64, &Trips { drained: true, ..GOING_ON });
+        assert_eq!(rate.per_ms(now), 62_500);
+    }
 
     /// So many rounds of a millisecond each, each with so many bytes.
     fn rounds(rate: &mut Rate, now: &mut Time, rounds: u32, bytes: u32, limited: bool) {
@@ -120,7 +187,7 @@ mod tests {
             if limited {
                 rate.note_limited();
             }
-            rate.on_acked((*now, *now), bytes, Span::us(100));
+            rate.on_acked((*now, *now), bytes, &GOING_ON);
         }
     }
 
@@ -157,7 +224,7 @@ mod tests {
         let mut rate = Rate::NEW;
         rate.begin(Time(0));
         rate.note_limited();
-        rate.on_acked((Time(0) + Span::ms(900), Time(0)), 1_500, Span::us(100));
+        rate.on_acked((Time(0) + Span::ms(900), Time(0)), 1_500, &GOING_ON);
         assert_eq!(rate.per_ms(Time(0) + Span::ms(900)), 0);
     }
 
@@ -166,11 +233,11 @@ mod tests {
         let (mut rate, mut now) = (Rate::NEW, Time(1_000_000));
         rate.begin(now);
         rounds(&mut rate, &mut now, 3, 1_000, true);
-        assert_eq!(rate.per_ms(now + Span::ms(499)), 1_000);
-        assert_eq!(rate.per_ms(now + Span::ms(1_000)), 4_000);
+        assert_eq!(rate.per_ms(now + Span::ms(199)), 1_000);
+        assert_eq!(rate.per_ms(now + Span::ms(400)), 4_000);
         assert_eq!(rate.per_ms(now + Span::ms(1_000_000)), u32::MAX);
-        assert_eq!(rate.trip(now + Span::ms(499), 60_000), 60_000);
-        assert_eq!(rate.trip(now + Span::ms(3_000), 60_000), 937);
+        assert_eq!(rate.trip(now + Span::ms(199), 60_000), 60_000);
+        assert_eq!(rate.trip(now + Span::ms(1_200), 60_000), 937);
         assert_eq!(rate.trip(now + Span::ms(1_000_000), 60_000), 0);
     }
 
@@ -183,7 +250,7 @@ mod tests {
         rounds(&mut rate, &mut now, 5_000, 40_000, false);
         assert_eq!(rate.per_ms(now), 62_500);
         rounds(&mut rate, &mut now, 1_000, 100, false);
-        assert_eq!(rate.per_ms(now), 250_000, "hardly anything was sent");
+        assert_eq!(rate.per_ms(now), 2_000_000, "hardly anything was sent");
     }
 
     /// A block alone in a long round trip seems slow: the path is tried with more and more until its window is full.
@@ -192,7 +259,7 @@ mod tests {
         let (mut rate, mut now) = (Rate::NEW, Time(1_000_000));
         rate.begin(now);
         rounds(&mut rate, &mut now, 1, 1_000, false);
-        now = now + Span::ms(3_000);
+        now = now + Span::ms(1_200);
         rate.begin(now);
         rounds(&mut rate, &mut now, 10, 1_000, false);
         assert_eq!(rate.per_ms(now), 64_000);

@@ -364,6 +364,7 @@ impl SendPeer {
         let flight = active.flight_mut(path);
         (flight.progress_at, flight.delivered_at, flight.backoff) = (now, now, 0);
         let next = flight.order.wrapping_add(1);
+        let drained = flight.in_flight == 0;
         let rtt = rtt_mut((&mut self.rtt, &mut self.further), further, path);
         let since_copy = copy_sent.and_then(|sent_us| passed_us(came.us(), sent_us));
         let resent = answer.resent && !rtt.is_too_soon(since_copy, waited);
@@ -390,7 +391,7 @@ impl SendPeer {
             let sample_bytes = sample.map_or(0, |(.., bytes)| bytes.into());
             let marked = if answer.marked { bytes } else { 0 };
             let news = Acked { bytes, order: last, next, sample_us, sample_bytes, marked };
-            on_acked(self.further, further, path, (&self.rtt, &news, came.at));
+            on_acked(self.further, further, path, (&self.rtt, &news, came.at, drained));
         }
     }
 }

@@ -11,6 +11,11 @@ use crate::limits::INTERFACES_MAX;
 use crate::path::stripe::{Backlog, Lane, stripe};
 use crate::path::{PathId, Paths};
 use crate::time::Time;
+use crate::transmit::TransmitBatch;
+
+/// Frames of one batch that another interface's need not wait for: a call to the kernel costs as much as sending one or two, and eight take a
+/// twentieth of the delay that is taken as normal.
+const RUN_FRAMES_MIN: usize = 8;
 
 impl SendSide {
     /// Blocks to this peer are spread over several interfaces, or some that were still wait.
@@ -27,6 +32,24 @@ impl SendSide {
         let blocks = !active.blocks.is_empty()
             || active.records.back().is_some_and(|record| is_block(&record.what));
         blocks && paths.lanes().nth(1).is_some()
+    }
+
+    /// The frame leaves by another interface than all that is in the batch, which takes its sender some time: it is better off in the next, whose
+    /// time is that in which that begins to leave. What others took before it would look like a queue in front of it.
+    #[inline(never)]
+    pub(super) fn would_wait_for_another(
+        &self,
+        peer: u32,
+        sequence: Sequence,
+        paths: &Paths,
+        batch: &TransmitBatch,
+    ) -> bool {
+        let Some(last) = batch.frames().last() else { return false };
+        if batch.frames().len() < RUN_FRAMES_MIN {
+            return false;
+        }
+        let hop = paths.hop(self.load_now(peer, sequence, paths).0);
+        hop.is_some_and(|(link, _)| paths.costs.interface(link) != paths.costs.interface(last.link))
     }
 
     /// The next frame to leave of the current train, one that is parked, or one that begins now. `room`: a number is free.

@@ -110,7 +110,12 @@ impl SendSide {
             let Some(sequence) = self.choose(now, peer, &paths, reads) else {
                 break;
             };
-            if self.would_be_cut(peer, sequence, out.batch.room()) {
+            let would_wait =
+                paths.several && self.would_wait_for_another(peer, sequence, &paths, out.batch);
+            if would_wait {
+                out.batch.end();
+            }
+            if would_wait || self.would_be_cut(peer, sequence, out.batch.room()) {
                 whole = false;
                 break;
             }
@@ -258,7 +263,7 @@ impl SendSide {
 
     /// The path of a frame's train, and how long it is if it leaves now.
     #[inline]
-    fn load_now(&self, peer: u32, sequence: Sequence, paths: &Paths) -> (PathId, Load) {
+    pub(super) fn load_now(&self, peer: u32, sequence: Sequence, paths: &Paths) -> (PathId, Load) {
         let active = self.peers[peer].active.as_deref().expect("the peer is active");
         let record = active.record_of(sequence).expect("chosen frames have records");
         let record = &active.records[record];

@@ -9,7 +9,7 @@ use super::granted::Granted;
 use super::{SendPeer, SendSide};
 use crate::limits::{FURTHER_PATHS_MAX, PATHS_MAX};
 use crate::path::congestion::{Acked, Congestion, INITIAL_BYTES};
-use crate::path::rate::{Busy, Rate};
+use crate::path::rate::{Busy, Rate, Trips};
 use crate::path::rtt::Rtt;
 use crate::path::{Hop, PathId};
 use crate::time::{Span, Time};
@@ -119,14 +119,15 @@ pub(super) fn on_acked(
     place: u16,
     further: &mut [Further],
     path: PathId,
-    (first, news, now): (&Rtt, &Acked, Time),
+    (first, news, now, drained): (&Rtt, &Acked, Time, bool),
 ) {
     let Some(place) = usize::from(place).checked_sub(1) else { return };
     let Further { rtts, windows, rates, busy, .. } = &mut further[place];
     let rtt = path.index().checked_sub(1).map_or(first, |path| &rtts[path]);
     busy.on_acked(now);
     let clocks = (now, busy.for_so_long);
-    rates[path.index()].on_acked(clocks, news.bytes, Span::us(rtt.smoothed_us().into()));
+    let [usual, least] = [rtt.smoothed_us(), rtt.least_us()].map(|us| Span::us(us.into()));
+    rates[path.index()].on_acked(clocks, news.bytes, &Trips { usual, least, drained });
     windows[path.index()].on_acked(news, rtt, now);
 }
 

@@ -102,7 +102,7 @@ mutants: deps
 ## Every order of memory accesses that the shared-memory ring allows, by loom. Its own target directory, because it is
 ## another configuration of everything. About 15 s after the build.
 loom: deps
-	RUSTFLAGS="--cfg loom" $(CARGO) test --release --locked -p emp-rings --test shm_loom --target-dir $(BUILT)/../loom
+	RUSTFLAGS="--cfg loom" $(CARGO) test --release --locked -p emp-rings --test shm_loom --test slots_loom --target-dir $(BUILT)/../loom
 
 lint: deps wasm
 	$(CARGO) fmt --all -- --check

@@ -15,6 +15,82 @@ pub enum Board {
     /// In the service `empd`, which owns the links: messages move while the application computes, is stopped, or has ended, and the application
     /// needs no privilege. Two-sided messages only: regions, puts, gets and atomics are refused.
     Daemon,
+    /// Placed on two threads: the application's, which is guarded as that of an inline board, and one of the node's.
+    Split {
+        /// What is placed where.
+        scheme: Scheme,
+        /// The CPU that the node's thread stays on, by the system's number; `None`: those that its starter may use.
+        cpu: Option<usize>,
+    },
+}
+
+/// How the engine's stages and the links' calls are placed on two threads. Those of the multi-CPU paper's Table 2 (I17) cut the engine, and
+/// run in the simulator only (decision 108).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scheme {
+    /// The engine whole on one, links' calls and the copies behind them on the other.
+    Io,
+}
+
+/// Schemes that cut the engine: named, and not built.
+const SIMULATED: [&str; 5] = ["SO", "RO", "DSR", "SR", "dynamic"];
+
+impl Board {
+    /// Names of the boards that there are, for who may choose: those that [`named`](Self::named) takes.
+    pub const NAMES: [&str; 4] = ["inline", "thread", "split:io", "daemon"];
+
+    /// The board of a name.
+    ///
+    /// # Errors
+    ///
+    /// There is none: a line that says which there are, or why this one is not.
+    pub fn named(name: &str) -> Result<Self, String> {
+        match name {
+            "inline" => Ok(Self::default()),
+            "thread" => Ok(Self::Thread),
+            "daemon" => Ok(Self::Daemon),
+            "split" => Err("split is on two threads; say how: split:io".to_owned()),
+            _ => match name.strip_prefix("split:") {
+                Some(scheme) => Ok(Self::Split { scheme: Scheme::named(scheme)?, cpu: None }),
+                None => {
+                    Err(format!("there is no board {name}; there are {}", Self::NAMES.join(", ")))
+                }
+            },
+        }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Inline { guardian: true } => "inline",
+            Self::Inline { guardian: false } => "unguarded",
+            Self::Thread => "thread",
+            Self::Daemon => "daemon",
+            Self::Split { scheme: Scheme::Io, .. } => "split:io",
+        }
+    }
+}
+
+impl Scheme {
+    /// The scheme of a name.
+    ///
+    /// # Errors
+    ///
+    /// There is none, or it runs in the simulator only.
+    fn named(name: &str) -> Result<Self, String> {
+        let is = |known: &str| known.eq_ignore_ascii_case(name);
+        match SIMULATED.into_iter().find(|known| is(known)) {
+            _ if is("io") => Ok(Self::Io),
+            Some(known) => Err(format!(
+                "split:{known} cuts the engine, which runs so in the simulator only (emp reproduce, emp place); split:io is built"
+            )),
+            None => Err(format!(
+                "there is no scheme {name}; there is io, and {} in the simulator",
+                SIMULATED.join(", ")
+            )),
+        }
+    }
 }
 
 impl Default for Board {
@@ -46,4 +122,28 @@ pub enum WaitMode {
     Adaptive,
     /// Sleep at once.
     Sleep,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn boards_have_names() {
+        for name in Board::NAMES {
+            assert_eq!(Board::named(name).unwrap().name(), name);
+        }
+        let any_case = Board::Split { scheme: Scheme::Io, cpu: None };
+        assert_eq!(Board::named("split:IO"), Ok(any_case));
+        for (name, says) in [
+            ("moon", "there are inline, thread, split:io, daemon"),
+            ("split", "say how: split:io"),
+            ("split:", "there is no scheme ;"),
+            ("split:ro", "split:RO cuts the engine"),
+            ("split:both", "there is no scheme both; there is io, and SO, RO, DSR, SR, dynamic in"),
+        ] {
+            let error = Board::named(name).unwrap_err();
+            assert!(error.contains(says) && !error.contains('\n'), "{error}");
+        }
+    }
 }

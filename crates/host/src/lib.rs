@@ -96,7 +96,8 @@
 //!
 //! A [`Board`] says where the firmware runs. With [`Board::Inline`] (the default) it runs in the application's calls,
 //! and a *guardian* thread takes over when there has been none for a few milliseconds; without a guardian, nothing
-//! moves between calls. With [`Board::Thread`] a thread of the node does the work.
+//! moves between calls. With [`Board::Thread`] a thread of the node does the work; with
+//! [`Board::Split`] the calls of the links are another thread's.
 //!
 //! Waiting looks again and again for a moment ([`WaitMode`]), then sleeps on the links' descriptors until something
 //! arrives or the firmware's next deadline comes. A quiet node uses no processor.
@@ -134,7 +135,7 @@ mod raw;
 mod told;
 mod turn;
 
-pub use choices::{Board, StateFile, WaitMode};
+pub use choices::{Board, Scheme, StateFile, WaitMode};
 pub use endpoint::blocking::CallError;
 pub use endpoint::claim::Claim;
 pub use endpoint::error::{Failed, OpenError, OperationError, Refused, RefusedReason};
@@ -151,6 +152,7 @@ pub use links::error::BuildError;
 pub use links::joining::{Brings, Newcomers, Opened};
 pub use links::ladder::{AutoLinks, Want};
 pub use machine::launcher::ranked_interfaces;
+pub use machine::processors::stay_on_cpu;
 pub use machine::signals::blocked as with_signals_blocked;
 pub use memory::buffer::{ReceiveBuffer, Scatter, SendBuffer};
 pub use memory::element::{Element, Values};

@@ -4,7 +4,7 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{LONG, Pair, both, impatient, pattern, processor_time};
+use common::{LONG, Pair, SPLIT, both, impatient, pattern, processor_time};
 use emp_host::{Board, Profile, Selector, WaitError, WaitMode};
 
 /// One test at a time: processor time is that of the whole process.
@@ -39,7 +39,7 @@ fn load(idling: impl FnOnce(Duration)) -> u128 {
 #[test]
 fn quiet_nodes_use_no_processor() {
     let _alone = alone();
-    for board in [Board::Thread, Board::Inline { guardian: true }] {
+    for board in [Board::Thread, Board::Inline { guardian: true }, SPLIT] {
         let _pair = met(board);
         let load = load(std::thread::sleep);
         assert!(load < 10, "{board:?}: {load} ‰ for two quiet nodes");
@@ -49,7 +49,7 @@ fn quiet_nodes_use_no_processor() {
 #[test]
 fn a_long_wait_uses_no_processor() {
     let _alone = alone();
-    for board in [Board::Thread, Board::Inline { guardian: true }] {
+    for board in [Board::Thread, Board::Inline { guardian: true }, SPLIT] {
         let pair = met(board);
         let endpoint = pair.a.endpoint(9).unwrap();
         let load = load(|time| {
@@ -66,7 +66,7 @@ const SILENCE: Duration = Duration::from_secs(5);
 fn a_silent_application_is_stood_in_for() {
     let _alone = alone();
     std::thread::scope(|scope| {
-        for board in [Board::Inline { guardian: true }, Board::Thread] {
+        for board in [Board::Inline { guardian: true }, Board::Thread, SPLIT] {
             scope.spawn(move || be_silent(board));
         }
     });

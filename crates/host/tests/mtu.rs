@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use common::{BOARDS, LONG, Pair, both, pattern};
+use common::{BOARDS, LONG, Pair, SPLIT, both, pattern};
 use emp_host::{AutoLinks, Board, Counter, Node, Selector, Want};
 use emp_testing::lab::{INTERFACE, Lab};
 
@@ -113,7 +113,9 @@ fn survive(want: Want, lowered: &[usize], mtu: &str) {
         let heard = |side: usize| says(side, &said) || says(side, "takes frames of at most");
         let noticed = || lowered.iter().all(|side| says(*side, &said)) && heard(0) && heard(1);
         let slowest = exchange(&lab, &pair, lowered, mtu, noticed);
-        assert!(slowest < Duration::from_secs(5), "{want:?} {lowered:?}: {slowest:?}");
+        // Two threads of each node wait for the other's core, where a busy machine has two.
+        let most = if board == SPLIT { LONG } else { Duration::from_secs(5) };
+        assert!(slowest < most, "{board:?} {want:?} {lowered:?}: {slowest:?}");
         for side in [0, 1] {
             assert_eq!(says(side, &said), lowered.contains(&side), "{side}: {logs:?}");
             assert!(heard(side), "{board:?} {side}: {logs:?}");

@@ -10,8 +10,9 @@ const LONG: Duration = Duration::from_secs(20);
 /// Waits are ended by a nudge however they wait, and by one that came before they began.
 #[test]
 fn a_nudge_ends_waits() {
+    let split = Board::named("split:io").unwrap();
     let boards =
-        [Board::Inline { guardian: true }, Board::Inline { guardian: false }, Board::Thread];
+        [Board::Inline { guardian: true }, Board::Inline { guardian: false }, Board::Thread, split];
     for board in boards {
         for wait in [WaitMode::Spin, WaitMode::Adaptive, WaitMode::Sleep] {
             let fabric = Fabric::new(1).unwrap();

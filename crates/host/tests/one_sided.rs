@@ -7,7 +7,7 @@ mod exercises;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-use common::{BOARDS, LONG, Pair, impatient, pattern};
+use common::{BOARDS, LONG, Pair, SPLIT, impatient, pattern};
 use emp_host::{Board, Node, NodeBuilder, NodeId, Profile, PutOptions, RemoteRegion, WaitMode};
 use emp_link::{FaultLink, FaultPlan, Link, PacketLink, PacketOptions, UdpLink, UdpOptions};
 use emp_testing::lab::{INTERFACE, Lab};
@@ -17,7 +17,7 @@ use exercises::one_sided::{
 
 #[test]
 fn memory_is_reached_on_every_board() {
-    for board in [Board::Inline { guardian: true }, Board::Thread] {
+    for board in [Board::Inline { guardian: true }, Board::Thread, SPLIT] {
         let pair = Pair::new(board);
         let a = pair.a.endpoint(1).unwrap();
         reach(&a, &export(&pair.b, 4 << 20));
@@ -133,7 +133,7 @@ fn what_waits_for_an_answer_leaves_before_a_sleep() {
 /// The application exports memory and then makes no call: its guardian, or the board's thread, serves its peers.
 #[test]
 fn the_memory_of_a_silent_application_is_served() {
-    for board in [Board::Inline { guardian: true }, Board::Thread] {
+    for board in [Board::Inline { guardian: true }, Board::Thread, SPLIT] {
         // Long enough for a busy machine, and shorter than the silence.
         let pair = Pair::with(board, WaitMode::default(), impatient(Duration::from_millis(900)));
         let a = pair.a.endpoint(1).unwrap();
@@ -159,7 +159,7 @@ fn the_memory_of_a_silent_application_is_served() {
 fn a_look_at_a_region_excludes_its_peers() {
     fn shared<T: Send + Sync>(_: &T) {}
     const BYTES: usize = 1_000;
-    for board in [Board::Inline { guardian: true }, Board::Thread] {
+    for board in [Board::Inline { guardian: true }, Board::Thread, SPLIT] {
         let pair = Pair::new(board);
         let a = pair.a.endpoint(1).unwrap();
         let region = export(&pair.b, BYTES);

@@ -5,7 +5,7 @@ mod common;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use common::{BOARDS, LONG, Pair, in_child, on};
+use common::{BOARDS, LONG, Pair, SPLIT, in_child, on};
 use emp_host::{Board, Node, NodeEvent, Selector};
 use emp_link::{Fabric, ShmLink, ShmOptions};
 
@@ -26,7 +26,9 @@ fn blocked(thread: &str) -> Vec<u64> {
 #[test]
 fn threads_of_a_node_leave_signals_to_the_application() {
     let own = blocked("threads_of_a_no");
-    for (board, thread) in [(Board::default(), "emp-guardian"), (Board::Thread, "emp-board")] {
+    for (board, thread) in
+        [(Board::default(), "emp-guardian"), (Board::Thread, "emp-board"), (SPLIT, "emp-links")]
+    {
         let _pair = Pair::new(board);
         let start = Instant::now();
         while blocked(thread).is_empty() && start.elapsed() < LONG {}

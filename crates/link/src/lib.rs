@@ -29,6 +29,7 @@ mod sink;
 mod stamps;
 mod system;
 mod tap;
+mod threaded;
 mod udp;
 mod xdp;
 
@@ -55,6 +56,7 @@ pub use shm::{PeerMemory, PeerMemoryError, ShmLink, ShmOptions};
 pub use sim::{Fabric, SimLink};
 pub use sink::{FrameSink, Head, Train};
 pub use tap::{Seen, TAP_PORTS_MAX, Tap, TapOptions, carried_frame};
+pub use threaded::{LinkThread, LinkWork, ThreadedLink};
 pub use udp::{UdpLink, UdpOptions};
 pub use xdp::{XdpLink, XdpMode, XdpOptions};
 

@@ -1,11 +1,13 @@
 //! The conformance suite over every link, bare and wrapped.
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use emp_link::conformance::{self, Pair};
 use emp_link::{
-    CAPTURE_BYTES, CaptureLink, Fabric, FaultLink, FaultPlan, Link, PacketLink, PacketOptions,
-    ShmLink, ShmOptions, UdpLink, UdpOptions, XdpLink, XdpMode, XdpOptions,
+    CAPTURE_BYTES, CaptureLink, Fabric, FaultLink, FaultPlan, Link, LinkThread, LinkWork,
+    PacketLink, PacketOptions, ShmLink, ShmOptions, ThreadedLink, UdpLink, UdpOptions, XdpLink,
+    XdpMode, XdpOptions,
 };
 use emp_testing::{Need, skip};
 
@@ -138,28 +140,52 @@ impl Pair for Xdp<'_> {
     }
 }
 
+/// What a link is in.
+#[derive(Clone, Copy, Debug)]
+enum In {
+    Fault,
+    Capture,
+    /// Another thread makes its calls.
+    Thread,
+    /// The same, which sleeps whenever it can.
+    SleepyThread,
+}
+
 /// Any pair inside wrappers that change nothing.
 struct Wrapped<'p> {
     inner: &'p dyn Pair,
-    fault: bool,
+    by: In,
+}
+
+/// The link of a thread that looks for so long before it sleeps.
+fn threaded(link: Box<dyn Link>, look_for: Duration) -> Result<Box<dyn Link>, String> {
+    let spawn = |work: LinkWork| std::thread::Builder::new().spawn(move || work.run());
+    let thread = LinkThread::start(Some(look_for), spawn).map_err(describe)?;
+    Ok(Box::new(ThreadedLink::new(link, &thread).map_err(describe)?))
 }
 
 impl Pair for Wrapped<'_> {
     fn name(&self) -> String {
-        format!("{} in {}", self.inner.name(), if self.fault { "fault" } else { "capture" })
+        format!("{} in {:?}", self.inner.name(), self.by)
     }
 
     fn open(&self, tags: [u16; 2]) -> Ends {
         let [a, b] = self.inner.open(tags)?;
         let wrap = |link: Box<dyn Link>| -> Result<Box<dyn Link>, String> {
-            if self.fault {
-                // Not the quiet plan, which is passed by, but one that looks at each frame and, as
-                // no frame is of kind 31, lets it be.
-                let plan: FaultPlan = "drop:1,kinds:31,on:both".parse().map_err(describe)?;
-                return Ok(Box::new(FaultLink::new(link, &plan)));
+            match self.by {
+                In::Fault => {
+                    // Not the quiet plan, which is passed by, but one that looks at each frame and, as
+                    // no frame is of kind 31, lets it be.
+                    let plan: FaultPlan = "drop:1,kinds:31,on:both".parse().map_err(describe)?;
+                    Ok(Box::new(FaultLink::new(link, &plan)))
+                }
+                In::Capture => {
+                    let capture = CaptureLink::new(link, std::io::sink(), CAPTURE_BYTES);
+                    Ok(Box::new(capture.map_err(describe)?))
+                }
+                In::Thread => threaded(link, Duration::from_micros(50)),
+                In::SleepyThread => threaded(link, Duration::ZERO),
             }
-            let capture = CaptureLink::new(link, std::io::sink(), CAPTURE_BYTES);
-            Ok(Box::new(capture.map_err(describe)?))
         };
         Ok([wrap(a)?, wrap(b)?])
     }
@@ -175,11 +201,21 @@ fn describe(error: impl std::fmt::Display) -> String {
 
 /// Runs the suite over a pair, bare and in each wrapper.
 fn conform(pair: &dyn Pair) {
-    let wrapped = [true, false].map(|fault| Wrapped { inner: pair, fault });
-    for pair in [pair, &wrapped[0], &wrapped[1]] {
+    let all = [In::Fault, In::Capture, In::Thread].map(|by| Wrapped { inner: pair, by });
+    for pair in std::iter::once(pair).chain(all.iter().map(|pair| pair as &dyn Pair)) {
         if let Err(failures) = conformance::run(pair) {
             panic!("{failures}");
         }
+    }
+}
+
+/// The fabric's descriptor stays when a link is closed, those of sockets go with them.
+#[test]
+fn a_thread_that_sleeps_at_once_conforms() {
+    let sim = Sim { long_frame_bytes: 0 };
+    let udp = Udp { ips: loopback("127.0.0.1"), mtu: Some(1500), lab: None };
+    for inner in [&sim as &dyn Pair, &udp] {
+        conformance::run(&Wrapped { inner, by: In::SleepyThread }).expect("it conforms");
     }
 }
 

@@ -7,6 +7,7 @@ mod packet_ring;
 mod page;
 mod shm_map;
 mod shm_ring;
+mod slot_ring;
 mod xsk;
 
 pub use bpf::{BpfInstruction, XdpAttachment, XdpProgram, XskMap};
@@ -14,4 +15,5 @@ pub use packet_ring::{PacketRing, RingFrame, RingShape};
 pub use page::WrittenOnce;
 pub use shm_map::{RING_FRAME_BYTES_MAX, SHM_BYTES, SharedEnd, SharedHalf, ShmEnd, shm_bytes};
 pub use shm_ring::{Consumer, Corrupt, LINE_BYTES, Producer, RingMemory, record_bytes};
+pub use slot_ring::{SlotConsumer, SlotProducer, slot_ring};
 pub use xsk::{Xsk, XskBind, XskCounts, XskFrame, XskShape};

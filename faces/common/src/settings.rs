@@ -33,7 +33,7 @@ pub const SETTINGS: [(&str, &str); 17] = [
     ),
     (
         "BOARD",
-        "Where the engine of a node runs: inline (in the process, with a thread beside it) or daemon (in the service empd, whose links it uses: what was asked for goes on while the process computes or is stopped) (default: inline)",
+        "Where the engine of a node runs: inline (in the process, with a thread beside it), thread (in a thread of its own), split:io (as inline, with the calls of the links in a thread of their own) or daemon (in the service empd, whose links it uses: what was asked for goes on while the process computes or is stopped) (default: inline)",
     ),
     (
         "INTERFACES",
@@ -175,9 +175,7 @@ impl Settings {
         let linger = number(look("LINGER"), "milliseconds")?;
         let name = text("NAME").trim().to_owned();
         let capture = look("CAPTURE").filter(|set| !set.value.is_empty());
-        let inline = Board::Inline { guardian: true };
-        let boards = [("inline", inline), ("daemon", Board::Daemon)];
-        let board = one_of(look("BOARD"), &boards, inline)?;
+        let board = board(look("BOARD"))?;
         Ok(Self {
             link: link(look("LINK"), board)?,
             board,
@@ -243,6 +241,13 @@ fn link(set: Option<Set>, board: Board) -> Result<LinkWish, String> {
         }
         wish => Ok(wish),
     }
+}
+
+fn board(set: Option<Set>) -> Result<Board, String> {
+    let Some(Set { variable, value }) = set.filter(|set| !set.value.is_empty()) else {
+        return Ok(Board::default());
+    };
+    Board::named(&value).map_err(|problem| format!("{variable}={value}: {problem}"))
 }
 
 fn wait(set: Option<Set>) -> Result<WaitMode, String> {
@@ -339,6 +344,8 @@ mod tests {
         assert_eq!(with("OPERATIONS", "64").unwrap().profile.operations_max, 64);
         assert_eq!(with("UNEXPECTED", "16777216").unwrap().profile.incoming_max, 1 << 24);
         assert_eq!(with("LINGER", "5").unwrap().linger, Duration::from_millis(5));
+        assert_eq!(with("BOARD", "split:io").unwrap().board, Board::named("split:io").unwrap());
+        assert!(with("BOARD", "split:RO").unwrap_err().starts_with("EMP_BOARD=split:RO: split:RO"));
     }
 
     #[test]

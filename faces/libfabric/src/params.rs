@@ -85,7 +85,6 @@ mod tests {
     fn mistakes_name_the_variable() {
         for (name, variable) in [
             (c"link", "FI_EMP_LINK"),
-            (c"board", "FI_EMP_BOARD"),
             (c"profile", "FI_EMP_PROFILE"),
             (c"collection", "FI_EMP_COLLECTION"),
             (c"fault", "FI_EMP_FAULT"),
@@ -93,6 +92,7 @@ mod tests {
             (c"timeout", "FI_EMP_TIMEOUT"),
             (c"wait", "FI_EMP_WAIT"),
             (c"linger", "FI_EMP_LINGER"),
+            (c"board", "FI_EMP_BOARD"),
             (c"integrity", "FI_EMP_INTEGRITY"),
             (c"udp_past_ip", "FI_EMP_UDP_PAST_IP"),
         ] {

@@ -6,17 +6,16 @@ use std::time::Duration;
 use clap::Args;
 use emp_firmware::limits::INTERFACES_MAX;
 use emp_firmware::{Integrity, Profile};
+use emp_host::Board;
 
 use super::job::{DAEMON, LinkChoice, Pattern, Spec, SubjectKind};
 use super::measure::Effort;
 use super::pair::{MTU_DEFAULT, Pair, SPARES};
 use super::subject::Named;
-use super::{Session, sizes};
+use super::{Session, cpus, sizes};
 use crate::bail_user;
+use crate::error::user_error;
 use crate::lab::Shape;
-
-/// Boards that `--board` knows.
-pub(super) const BOARDS: [&str; 3] = ["inline", "thread", DAEMON];
 
 /// Ways of waiting that `--wait` knows.
 const WAITS: [&str; 3] = ["spin", "adaptive", "sleep"];
@@ -119,9 +118,14 @@ pub struct EmpArgs {
     /// Over auto, long datagrams leave through the kernel's IP layer, as those of a process without privilege do.
     #[arg(long)]
     pub no_past_ip: bool,
-    /// Where the firmware runs: inline (in the caller), thread, daemon (in the service empd, over whose links it sends).
+    /// Where the firmware runs: inline (in the caller), thread, split:io (in the caller, with the links' calls on a thread of their own), daemon
+    /// (in the service empd, over whose links it sends).
     #[arg(long, default_value = "inline")]
     pub board: String,
+    /// The two CPUs of a split board, such as 0,1: of the engine, and of its other thread. Of a lab's two ends the second has them the other way
+    /// round.
+    #[arg(long, value_name = "CPUS", value_delimiter = ',')]
+    pub cpus: Vec<usize>,
     /// Leave out the guardian thread of the inline board.
     #[arg(long)]
     pub no_guardian: bool,
@@ -136,7 +140,7 @@ pub struct EmpArgs {
     #[arg(long, default_value = "", hide_default_value = true, value_name = "PLAN")]
     pub faults: String,
     /// How EMP waits: spin, adaptive (spins as long as recent waits make it worth while, then sleeps), sleep
-    /// [default: spin; adaptive with a thread board].
+    /// [default: spin; adaptive with board thread].
     #[arg(long)]
     pub wait: Option<String>,
     /// Seed of loss, faults and other random choices.
@@ -283,9 +287,8 @@ impl EmpArgs {
             let known = Integrity::ALL.map(|(name, _)| name);
             bail_user!("there is no integrity {}; there are {}", self.integrity, known.join(", "));
         }
-        if !BOARDS.contains(&self.board.as_str()) {
-            bail_user!("there is no board {}; there are {}", self.board, BOARDS.join(", "));
-        }
+        Board::named(&self.board).map_err(user_error)?;
+        let cpus = cpus::check(&self.cpus, &self.board)?;
         if !(0.0..1.0).contains(&self.loss) {
             bail_user!(
                 "a loss of {} is not possible; choose 0 to 0.99, 0.01 is one frame in a hundred",
@@ -316,6 +319,7 @@ impl EmpArgs {
             integrity: self.integrity.clone(),
             no_past_ip: self.no_past_ip,
             board: self.board.clone(),
+            cpus,
             guardian: !self.no_guardian,
             bundle: self.bundle,
             wait: self.wait.clone(),
@@ -499,8 +503,12 @@ mod tests {
             ("x peer --profile fast", "there are default, emp2001"),
             ("x peer --collection 0", "a collection of 0 frames"),
             ("x peer --timeout 0", "choose 0.05 to 3600 seconds"),
-            ("x peer --board moon", "there are inline, thread, daemon"),
             ("x peer --board daemon --link udp", "has the service's links"),
+            ("x peer --board moon", "there are inline, thread, split:io, daemon"),
+            ("x peer --board split:RO", "runs so in the simulator only"),
+            ("x peer --board split:XY", "there is no scheme XY; there is io, and SO, RO"),
+            ("x peer --board split:io --cpus 0", "--cpus names 1"),
+            ("x peer --cpus 0,1", "inline takes its caller's"),
             ("x peer --integrity none", "there are carrier, end-to-end"),
             ("x peer --loss 1.5", "a loss of 1.5"),
             ("x peer --faults rain:1%", "`rain` is none of"),

@@ -65,6 +65,9 @@ pub struct Spec {
     pub no_past_ip: bool,
     /// Where EMP's firmware runs, by name.
     pub board: String,
+    /// The CPUs of a board on two threads.
+    #[serde(default)]
+    pub cpus: Option<[usize; 2]>,
     /// EMP's guardian thread is there.
     pub guardian: bool,
     /// The sender says of its messages that others follow, but of the last of a window.
@@ -109,6 +112,7 @@ impl Spec {
             integrity: by_carrier(),
             no_past_ip: false,
             board: "inline".to_owned(),
+            cpus: None,
             guardian: true,
             bundle: false,
             congestion: None,
@@ -146,6 +150,9 @@ impl Spec {
         }
         if self.loss > 0.0 {
             text += " with loss";
+        }
+        if self.board.starts_with("split") && self.kind == SubjectKind::Emp {
+            text += &format!(" {}", self.board);
         }
         if !self.guardian && self.kind == SubjectKind::Emp {
             text += " without guardian";

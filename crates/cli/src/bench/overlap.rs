@@ -6,9 +6,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use emp_host::Board;
 use serde::Serialize;
 
-use super::args::{BOARDS, WhereArgs, command_line, effort};
+use super::args::{WhereArgs, command_line, effort};
 use super::calls::{Play, Script, Tally};
 use super::congestion;
 use super::environment::{Environment, load, note_conditions};
@@ -19,7 +20,7 @@ use super::results::write_json;
 use super::session::Session;
 use super::{sizes, stats};
 use crate::bail_user;
-use crate::error::print;
+use crate::error::{print, user_error};
 use crate::measured::OverlapRow as Row;
 use crate::output::check_writable;
 use crate::report::calls_table;
@@ -116,9 +117,7 @@ impl Args {
     fn specs(&self) -> anyhow::Result<Vec<Spec>> {
         let mut specs = Vec::new();
         for board in &self.boards {
-            if !BOARDS.contains(&board.as_str()) {
-                bail_user!("there is no board {board}; there are {}", BOARDS.join(", "));
-            }
+            Board::named(board).map_err(user_error)?;
             specs.push(Spec { board: board.clone(), ..Spec::emp(self.link) });
         }
         if !self.no_tcp {

@@ -114,12 +114,17 @@ fn plan(mtu: usize) -> anyhow::Result<Plan> {
 
 /// Two cores that this process may use, if there are two.
 fn cores() -> Option<(usize, usize)> {
-    let allowed = parse_cpu_list(&process::own_status("Cpus_allowed_list")?);
+    let allowed = usable_cpus();
     Some((*allowed.first()?, *allowed.get(1)?))
 }
 
+/// The CPUs that this process may use.
+pub fn usable_cpus() -> Vec<usize> {
+    parse_cpu_list(&process::own_status("Cpus_allowed_list").unwrap_or_default())
+}
+
 /// Numbers in the kernel's notation: `0-3,8`.
-fn parse_cpu_list(text: &str) -> Vec<usize> {
+pub(super) fn parse_cpu_list(text: &str) -> Vec<usize> {
     let ranges = text.split(',').filter_map(|range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         Some(first.trim().parse().ok()?..=last.trim().parse().ok()?)

@@ -1,6 +1,7 @@
 //! `emp place`: how the stages of the engine would best be put on the cores of this machine, as far as that can be predicted.
 
 mod machine;
+mod measured;
 mod predict;
 mod schemes;
 
@@ -9,6 +10,7 @@ use comfy_table::presets::NOTHING;
 use emp_firmware::Profile;
 use serde::Serialize;
 
+use self::measured::Measured;
 use self::predict::{Machine, Prediction, Work, predict};
 use self::schemes::Placement;
 use crate::bail_user;
@@ -18,23 +20,27 @@ use crate::output::check_writable;
 
 /// Predict what two cores would gain: the stages' costs measured here, placed as the multi-CPU paper's schemes place them.
 ///
-/// All of it is predicted, and nothing of it can be run yet: the boards that there are, inline and thread, run all stages on one
-/// thread, as the scheme base does.
+/// Two of the schemes have a board, and are measured beside that: base is the board inline, io is split:io. Both ends are on this machine
+/// then, over datagrams on loopback; with fewer than four cores the threads of io share them with the other end's.
 #[derive(clap::Args)]
 pub struct Args {
     /// Cores that may be used [default: those of this machine, two at most].
     #[arg(long)]
     cores: Option<usize>,
-    /// Schemes of the paper: base, SO, RO, DSR, SR, or all.
+    /// Schemes of the paper: base, SO, RO, DSR, SR; io, which has the links' calls on the other core; or all.
     #[arg(long, value_delimiter = ',', default_value = "all", value_name = "SCHEMES")]
     scheme: Vec<String>,
     /// Another placement: A=STAGE,…;B=STAGE,… with each of send-bookkeeping, transmission, ack-arrival, ack-release,
-    /// receive-bookkeeping, receive-frame, receive-dma, send-ack on one of them.
+    /// receive-bookkeeping, receive-frame, receive-dma, send-ack on one of them, and link-calls if they are not made by the stages
+    /// that need them.
     #[arg(long, value_name = "TABLE")]
     placement: Option<String>,
     /// Protocol parameters: default, emp2001, openmx, vmmc2.
     #[arg(long, default_value = "default")]
     profile: String,
+    /// Predict only.
+    #[arg(long)]
+    no_measure: bool,
     /// Write the figures to a file, for programs.
     #[arg(long, value_name = "FILE")]
     json: Option<std::path::PathBuf>,
@@ -70,11 +76,14 @@ struct Row {
     one_way_gbps: f64,
     /// Gb/s both ways together.
     both_ways_gbps: f64,
+    /// The same three measured, of schemes that have a board.
+    measured: Option<Measured>,
 }
 
 #[derive(Serialize)]
 struct Written {
-    predicted: bool,
+    /// Cores of the machine, which both ends of what was measured share.
+    cores: usize,
     send_call_ns: f64,
     receive_call_ns: f64,
     crossing_ns: f64,
@@ -108,13 +117,18 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     placements.retain(fits);
     let machine = machine::measure()?;
     let [small, large] = [SMALL, LARGE].map(|bytes| measure_stages(profile, MTU, bytes, MESSAGES));
-    let rows = rows(&placements, &small?, &large?, &machine);
+    let mut rows = rows(&placements, &small?, &large?, &machine);
+    if !args.no_measure {
+        let names: Vec<&str> = placements.iter().map(|one| one.name.as_str()).collect();
+        let all = measured::measure(&names)?;
+        rows.iter_mut().zip(all).for_each(|(row, measured)| row.measured = measured);
+    }
     let recommended = recommend(&rows);
-    let text = tell(&rows, &machine, recommended);
+    let text = tell(&rows, &machine, recommended, there);
     if let Some(path) = &args.json {
         let [send_call_ns, receive_call_ns] = machine.calls;
         let written = Written {
-            predicted: true,
+            cores: there,
             send_call_ns,
             receive_call_ns,
             crossing_ns: machine.crossing,
@@ -161,6 +175,7 @@ fn rows(
             one_way_us: one_way / 1e3,
             one_way_gbps: gbps(stream.one_way_rate),
             both_ways_gbps: 2.0 * gbps(stream.both_ways_rate),
+            measured: None,
         }
     };
     placements.iter().map(row).collect()
@@ -173,18 +188,20 @@ fn recommend(rows: &[Row]) -> Option<&Row> {
     good.min_by(|a, b| a.cores.cmp(&b.cores).then(a.one_way_us.total_cmp(&b.one_way_us)))
 }
 
-fn tell(rows: &[Row], machine: &Machine, recommended: Option<&Row>) -> String {
+fn tell(rows: &[Row], machine: &Machine, recommended: Option<&Row>, there: usize) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING);
     table.set_header(["scheme", "cores", "one way, 32 B", "stream of 64 KB", "both ways"]);
+    let figures = |us: f64, one_way: f64, both: f64| {
+        [format!("{us:.2} µs"), format!("{one_way:.1} Gb/s"), format!("{both:.1} Gb/s")]
+    };
     for row in rows {
-        table.add_row([
-            row.scheme.clone(),
-            row.cores.to_string(),
-            format!("{:.2} µs", row.one_way_us),
-            format!("{:.1} Gb/s", row.one_way_gbps),
-            format!("{:.1} Gb/s", row.both_ways_gbps),
-        ]);
+        let [us, one_way, both] = figures(row.one_way_us, row.one_way_gbps, row.both_ways_gbps);
+        table.add_row([row.scheme.clone(), row.cores.to_string(), us, one_way, both]);
+        if let Some(Measured { one_way_us, one_way_gbps, both_ways_gbps }) = row.measured {
+            let [us, one_way, both] = figures(one_way_us, one_way_gbps, both_ways_gbps);
+            table.add_row(["  measured".to_owned(), String::new(), us, one_way, both]);
+        }
     }
     let recommended = recommended.map_or_else(String::new, |row| {
         format!(
@@ -196,7 +213,9 @@ fn tell(rows: &[Row], machine: &Machine, recommended: Option<&Row>) -> String {
     });
     let [send, receive] = machine.calls;
     format!(
-        "{table}\n{recommended}predicted, not measured: no board places stages on two threads yet; inline and thread are `base`\n\
+        "{table}\n{recommended}predicted, where it does not say measured; base is the board inline, io is split:io, the others run in the \
+         simulator only\nmeasured over udp on loopback, whose kernel takes several frames in a call, both ends on this machine's {there} \
+         cores; io would have two for each end\n\
          from: stages measured here (emp bench stages), a datagram's calls over loopback {send:.0} and {receive:.0} ns, from core to \
          core {:.0} ns; frames of {MTU} bytes, no wire\n",
         machine.crossing
@@ -209,7 +228,14 @@ mod tests {
     use crate::error::UserError;
 
     fn row(scheme: &str, cores: usize, one_way_us: f64, both_ways_gbps: f64) -> Row {
-        Row { scheme: scheme.to_owned(), cores, one_way_us, one_way_gbps: 1.0, both_ways_gbps }
+        Row {
+            scheme: scheme.to_owned(),
+            cores,
+            one_way_us,
+            one_way_gbps: 1.0,
+            both_ways_gbps,
+            measured: None,
+        }
     }
 
     #[test]

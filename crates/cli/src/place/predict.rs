@@ -15,9 +15,12 @@ pub struct Machine {
     pub crossing: f64,
 }
 
-/// Nanoseconds of each stage for one message, in the order of [`Stage::ALL`].
+/// Nanoseconds of each stage for one message, in the order of [`Stage::ALL`], and of the links' calls that send its frames and receive them.
 #[derive(Clone, Copy, Debug)]
-pub struct Work([f64; Stage::ALL.len()]);
+pub struct Work([f64; Stage::ALL.len()], [f64; 2]);
+
+/// The stages that need those calls.
+const CALLERS: [Stage; 2] = [Stage::Transmission, Stage::ReceiveBookkeeping];
 
 /// The paper cuts the intake of acknowledgements in 3.25 and 2.50 µs (I17): the part that is the first's.
 const ACK_ARRIVAL_PART: f64 = 3.25 / 5.75;
@@ -27,20 +30,26 @@ impl Work {
     pub fn of(costs: &StageCosts, frames: f64, machine: &Machine) -> Self {
         let ns = |stage: Measured| costs.stages[stage as usize].ns;
         let ack = ns(Measured::ReceiveAcknowledgement);
-        Self([
+        let stages = [
             ns(Measured::SendBookkeeping),
-            ns(Measured::Transmission) + frames * machine.calls[0],
+            ns(Measured::Transmission),
             ack * ACK_ARRIVAL_PART,
             ack * (1.0 - ACK_ARRIVAL_PART),
-            ns(Measured::ReceiveBookkeeping) + frames * machine.calls[1],
+            ns(Measured::ReceiveBookkeeping),
             ns(Measured::ReceiveFrame),
             ns(Measured::ReceiveDma),
             ns(Measured::SendAcknowledgement),
-        ])
+        ];
+        Self(stages, machine.calls.map(|call| frames * call))
     }
 
     fn takes(&self, stage: Stage) -> f64 {
         self.0[stage as usize]
+    }
+
+    /// The calls that one of these stages needs.
+    fn calls(&self, stage: Stage) -> f64 {
+        CALLERS.iter().zip(self.1).filter(|(caller, _)| **caller == stage).map(|(_, ns)| ns).sum()
     }
 }
 
@@ -70,8 +79,9 @@ pub fn predict(placement: &Placement, work: &Work, frames: f64, machine: &Machin
         |chain: &[Stage]| chain.windows(2).filter(|pair| on(pair[0]) != on(pair[1])).count() as f64;
     // What must be over before the message is there.
     let path = SENDER[0].iter().chain(RECEIVER[0]);
-    let mut one_way: f64 = path.map(|stage| work.takes(*stage)).sum();
-    one_way += machine.crossing * (crosses(SENDER[0]) + crosses(RECEIVER[0]));
+    let mut one_way: f64 = path.map(|stage| work.takes(*stage) + work.calls(*stage)).sum();
+    let called = CALLERS.iter().filter(|stage| placement.call_of(**stage) != on(**stage)).count();
+    one_way += machine.crossing * (crosses(SENDER[0]) + crosses(RECEIVER[0]) + called as f64);
     // An acknowledgement comes with the frame, and is taken in before it by whoever takes the frame.
     let in_line = |stage: &&Stage| on(**stage) == on(Stage::ReceiveBookkeeping);
     one_way += SENDER[1].iter().filter(in_line).map(|stage| work.takes(*stage)).sum::<f64>();
@@ -79,10 +89,19 @@ pub fn predict(placement: &Placement, work: &Work, frames: f64, machine: &Machin
         let stages = chains.iter().flat_map(|chain| chain.iter());
         let here = stages.filter(|stage| on(**stage) == processor);
         let works: f64 = here.map(|stage| work.takes(*stage)).sum();
+        let stages = chains.iter().flat_map(|chain| chain.iter());
+        let calls = stages.filter(|stage| placement.call_of(**stage) == processor);
+        let calls: f64 = calls.map(|stage| work.calls(*stage)).sum();
         // Whoever takes over waits for the other's cache line, once a frame.
         let taken = chains.iter().flat_map(|chain| chain.windows(2));
         let taken = taken.filter(|pair| on(pair[0]) != on(pair[1]) && on(pair[1]) == processor);
-        works + taken.count() as f64 * machine.crossing * frames
+        // Of links' calls: whoever sends takes the frames over, and so does whoever was brought some.
+        let brought = CALLERS.into_iter().zip([true, false]).filter(|(stage, sends)| {
+            let (here, there) = (placement.call_of(*stage), on(*stage));
+            let has = chains.iter().any(|chain| chain.contains(stage));
+            has && here != there && processor == if *sends { here } else { there }
+        });
+        works + calls + (taken.count() + brought.count()) as f64 * machine.crossing * frames
     };
     let processors = [Processor::A, Processor::B];
     let sides = [&SENDER[..], &RECEIVER[..]];
@@ -104,7 +123,7 @@ mod tests {
         Placement::named(&[name.to_owned()]).unwrap().remove(0)
     }
 
-    const WORK: Work = Work([100.0, 200.0, 40.0, 60.0, 300.0, 50.0, 50.0, 80.0]);
+    const WORK: Work = Work([100.0, 200.0, 40.0, 60.0, 300.0, 50.0, 50.0, 80.0], [0.0; 2]);
 
     #[test]
     fn one_processor_does_one_thing_after_the_other() {
@@ -114,6 +133,17 @@ mod tests {
         // The receiver is the busier one: 300 + 50 + 50 + 80.
         assert!((base.one_way_rate - 1e9 / 480.0).abs() < 1.0, "{base:?}");
         assert!((base.both_ways_rate - 1e9 / 880.0).abs() < 1.0, "{base:?}");
+    }
+
+    #[test]
+    fn calls_elsewhere_leave_the_engine_its_processor() {
+        let cheap = Machine { calls: [0.0; 2], crossing: 10.0 };
+        let work = Work(WORK.0, [500.0, 300.0]);
+        let [base, io] = ["base", "io"].map(|name| predict(&named(name), &work, 1.0, &cheap));
+        assert!((base.one_way - 1_600.0).abs() < 1e-6 && (io.one_way - 1_620.0).abs() < 1e-6);
+        // The engine alone 880, and 10 for what it is brought; the calls alone 800, and 10 for what they are.
+        assert!((base.both_ways_rate - 1e9 / 1_680.0).abs() < 1.0, "{base:?}");
+        assert!((io.both_ways_rate - 1e9 / 890.0).abs() < 1.0, "{io:?}");
     }
 
     #[test]

@@ -29,8 +29,9 @@ impl Composition {
         let worker = |name, work| Some(Worker { name, work });
         match board {
             Board::Inline { guardian: false } => Self { habits, worker: None },
-            // Turns of the service's are not this process's; its own take what has come out of the ring, and write what found no room there.
-            Board::Inline { guardian: true } | Board::Daemon => {
+            // Turns of the service's are not this process's; its own take what has come out of the ring, and write what found no room there. Of a
+            // split board the links have a thread beside it, which knows nothing of turns.
+            Board::Inline { guardian: true } | Board::Daemon | Board::Split { .. } => {
                 Self { habits, worker: worker("emp-guardian", guardian::run) }
             }
             Board::Thread => {
@@ -61,5 +62,7 @@ mod tests {
         assert_eq!(of(Board::Inline { guardian: true }), (true, Some("emp-guardian")));
         assert_eq!(of(Board::Thread), (false, Some("emp-board")));
         assert_eq!(of(Board::Daemon), (true, Some("emp-guardian")));
+        let split = Board::named("split:io").unwrap();
+        assert_eq!(of(split), (true, Some("emp-guardian")));
     }
 }

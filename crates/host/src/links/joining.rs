@@ -5,10 +5,10 @@ use std::os::fd::{AsRawFd, RawFd};
 
 use emp_firmware::limits::{INTERFACES_MAX, LINKS_MAX};
 use emp_firmware::{LinkInfo, Span, Time};
-use emp_link::{Capabilities, CaptureFile, Interface, InterfaceWatch, Link, LinkGroup};
+use emp_link::{Capabilities, Interface, InterfaceWatch, Link, LinkGroup};
 use emp_wire::NodeId;
 
-use crate::links::capture;
+use crate::links::apart::Apart;
 use crate::links::choice::{Choice, name};
 use crate::links::division::Division;
 use crate::links::interfaces::LinkInterfaces;
@@ -134,7 +134,7 @@ pub(crate) struct Joining {
     newcomers: Box<dyn Newcomers>,
     brings: Brings,
     description: Description,
-    capture: Option<CaptureFile>,
+    apart: Apart,
     watch: InterfaceWatch,
     /// Readable when something waits in a link that has joined.
     group: LinkGroup,
@@ -162,7 +162,7 @@ impl Joining {
         newcomers: Box<dyn Newcomers>,
         description: Description,
         links: &mut [Box<dyn Link>],
-        capture: Option<CaptureFile>,
+        apart: Apart,
     ) -> Option<Self> {
         let kinds: Vec<_> = links.iter().map(|link| link.capabilities().clone()).collect();
         let brings = newcomers.brings(&kinds);
@@ -173,7 +173,7 @@ impl Joining {
             newcomers,
             brings,
             description,
-            capture,
+            apart,
             watch: InterfaceWatch::open(links).ok()?,
             group: LinkGroup::new().ok()?,
             look_at: Time::default(),
@@ -260,12 +260,10 @@ impl Joining {
         let opened = self.newcomers.open(interface, others, Brings { ring, socket });
         opened.lines.into_iter().for_each(|line| self.tell_once(line, joined));
         for (link, asks_everyone) in opened.links {
-            let link = match &self.capture {
-                Some(file) => capture::of(link, file),
-                None => link,
-            };
             // What nobody could sleep on is of no use.
-            if self.group.add(&*link).is_ok() {
+            if let Ok(link) = self.apart.of(link)
+                && self.group.add(&*link).is_ok()
+            {
                 self.description.asks_everyone.push(asks_everyone);
                 joined.names.push(name(link.capabilities()));
                 joined.links.push(link);

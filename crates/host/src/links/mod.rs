@@ -1,5 +1,6 @@
 //! The node's links: how they are chosen, what they cost, how they fare, frames out and in.
 
+pub(crate) mod apart;
 pub(crate) mod attention;
 pub(crate) mod capture;
 pub(crate) mod choice;

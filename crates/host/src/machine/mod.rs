@@ -2,6 +2,7 @@
 
 pub(crate) mod clock;
 pub(crate) mod launcher;
+pub(crate) mod processors;
 pub(crate) mod signals;
 pub(crate) mod system;
 pub(crate) mod wakeup;

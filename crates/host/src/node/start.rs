@@ -9,7 +9,8 @@ use emp_link::{CaptureFile, FaultPlan, Link};
 use emp_wire::{Epoch, NodeId};
 
 use crate::boards::seat::{Engine, Parts, Seat};
-use crate::choices::{Board, StateFile, WaitMode};
+use crate::choices::{Board, Scheme, StateFile, WaitMode};
+use crate::links::apart::{self, Apart};
 use crate::links::capture;
 use crate::links::choice::{self, Choice};
 use crate::links::division::divide;
@@ -347,15 +348,21 @@ impl NodeBuilder {
         let capabilities = kinds;
         let peers = links.iter().map(|link| link.peer_memory()).collect();
         let file = captured_to(self.capture.or_else(capture::asked_for), &journal);
-        let mut links: Vec<Box<dyn Link>> = match &file {
-            Some(file) => links.into_iter().map(|link| capture::of(link, file)).collect(),
-            None => links,
+        let thread = match self.board {
+            Board::Split { scheme: Scheme::Io, cpu } => Some(
+                apart::thread(self.wait_mode, cpu)
+                    .map_err(system_error("starting a thread for the links"))?,
+            ),
+            _ => None,
         };
+        let apart = Apart { capture: file, thread };
+        let links: Result<Vec<_>, _> = links.into_iter().map(|link| apart.of(link)).collect();
+        let mut links = links?;
         let auto = self.auto_links.map(|auto| -> Box<dyn Newcomers> {
             Box::new(AutoNewcomers { auto, node: id, relays: self.relay })
         });
         let newcomers = self.newcomers.or(auto);
-        let joining = newcomers.and_then(|new| Joining::new(new, description, &mut links, file));
+        let joining = newcomers.and_then(|new| Joining::new(new, description, &mut links, apart));
         // SAFETY: every segment that the firmware will see comes from posts (`Seat::post` and its kin),
         // which ask their callers for what the module's invariant asks for, or from an exported region, which keeps it.
         let memory = unsafe { ProcessMemory::new(peers) };

@@ -5,15 +5,18 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use emp_host::{Board, Endpoint, Node, NodeBuilder, NodeId, Profile, WaitMode};
+use emp_host::{Board, Endpoint, Node, NodeBuilder, NodeId, Profile, Scheme, WaitMode};
 use emp_link::{Fabric, UdpLink, UdpOptions};
 
 /// Long against anything that should happen, short against a human's patience.
 pub const LONG: Duration = Duration::from_secs(20);
 
 /// All boards.
-pub const BOARDS: [Board; 3] =
-    [Board::Inline { guardian: false }, Board::Inline { guardian: true }, Board::Thread];
+pub const BOARDS: [Board; 4] =
+    [Board::Inline { guardian: false }, Board::Inline { guardian: true }, Board::Thread, SPLIT];
+
+/// The engine in its callers, the links on a thread.
+pub const SPLIT: Board = Board::Split { scheme: Scheme::Io, cpu: None };
 
 /// A node builder on place `index` of a fabric.
 pub fn on(fabric: &Fabric, index: u32, name: &str) -> NodeBuilder {

@@ -23,7 +23,7 @@ use crate::bail_user;
 use crate::bench::control::Card;
 use crate::bench::job::{DAEMON, LinkChoice, Spec};
 use crate::bench::verify;
-use crate::bench::{lifeline, patience};
+use crate::bench::{cpus, lifeline, patience};
 use crate::error::user_error;
 
 /// How long to look for the other node, which is known to run.
@@ -159,13 +159,17 @@ fn describe(spec: &Spec, place: &Place) -> anyhow::Result<NodeBuilder> {
     let Some(profile) = Profile::by_name(&spec.profile) else {
         bail_user!("there is no profile {} at {}", spec.profile, place.own);
     };
-    let (board, usual) = match spec.board.as_str() {
+    let named = Board::named(&spec.board)
+        .map_err(|problem| user_error(format!("{}: {problem}", place.own)))?;
+    let (board, usual) = match named {
         // As what it is compared with.
-        "inline" => (Board::Inline { guardian: spec.guardian }, WaitMode::Spin),
+        Board::Inline { .. } => (Board::Inline { guardian: spec.guardian }, WaitMode::Spin),
         // A caller that spins would take the progress thread's core.
-        "thread" => (Board::Thread, WaitMode::Adaptive),
-        DAEMON => (Board::Daemon, WaitMode::Spin),
-        other => bail_user!("there is no board {other} at {}", place.own),
+        Board::Thread => (Board::Thread, WaitMode::Adaptive),
+        Board::Split { scheme, .. } => {
+            (Board::Split { scheme, cpu: cpus::settle(spec.cpus)? }, WaitMode::Spin)
+        }
+        Board::Daemon => (Board::Daemon, WaitMode::Spin),
     };
     let wait = match spec.wait.as_deref() {
         None => usual,

@@ -40,12 +40,7 @@ pub(crate) fn identity(
         launcher: Text::new(job.as_ref().map_or("", |job| job.launcher)),
         job: Text::new(job.as_ref().map_or("", |job| &job.name)),
         host: Text::new(&system::host_name()),
-        board: Text::new(match board {
-            Board::Inline { guardian: true } => "inline",
-            Board::Inline { guardian: false } => "unguarded",
-            Board::Thread => "thread",
-            Board::Daemon => "daemon",
-        }),
+        board: Text::new(board.name()),
         ..Identity::default()
     }
 }

@@ -1,0 +1,77 @@
+//! The CPUs of a board on two threads.
+
+use emp_host::stay_on_cpu;
+
+use super::pair::{parse_cpu_list, usable_cpus};
+use crate::bail_user;
+use crate::error::user_error;
+use crate::process;
+
+/// CPUs as they were named for a board, checked: two for one on two threads, none for others.
+pub fn check(cpus: &[usize], board: &str) -> anyhow::Result<Option<[usize; 2]>> {
+    check_among(cpus, board, &usable_cpus())
+}
+
+fn check_among(
+    cpus: &[usize],
+    board: &str,
+    usable: &[usize],
+) -> anyhow::Result<Option<[usize; 2]>> {
+    if cpus.is_empty() {
+        return Ok(None);
+    }
+    if !board.starts_with("split") {
+        bail_user!(
+            "--cpus is for boards on two threads, such as split:io; {board} takes its caller's"
+        );
+    }
+    let &[first, second] = cpus else {
+        bail_user!("{board} is on 2 CPUs, and --cpus names {}", cpus.len());
+    };
+    if first == second {
+        bail_user!("--cpus names CPU {first} twice; {board} is on two");
+    }
+    if let Some(missing) = cpus.iter().find(|cpu| !usable.contains(cpu)) {
+        let all: Vec<_> = usable.iter().map(usize::to_string).collect();
+        bail_user!(
+            "CPU {missing} is not one that this process may use, which are {}",
+            all.join(", ")
+        );
+    }
+    Ok(Some([first, second]))
+}
+
+/// Keeps the calling thread on the first CPU; the second is for the board's other thread. The other way round for an end that is on the second
+/// alone, as one of a lab is, so that each of the two ends has its engine on a CPU of its own.
+pub fn settle(cpus: Option<[usize; 2]>) -> anyhow::Result<Option<usize>> {
+    let Some([mut own, mut other]) = cpus else { return Ok(None) };
+    let list = process::own_status("Cpus_allowed_list").unwrap_or_default();
+    if parse_cpu_list(&list) == [other] {
+        std::mem::swap(&mut own, &mut other);
+    }
+    stay_on_cpu(own).map_err(|error| user_error(format!("CPU {own} is not to be had: {error}")))?;
+    Ok(Some(other))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::UserError;
+
+    #[test]
+    fn two_threads_take_two_cpus() {
+        let of = |cpus: &[usize], board| check_among(cpus, board, &[0, 1, 4]);
+        assert_eq!(of(&[], "inline").unwrap(), None);
+        assert_eq!(of(&[4, 0], "split:io").unwrap(), Some([4, 0]));
+        for (cpus, board, says) in [
+            (&[0, 1][..], "thread", "split:io; thread takes its caller's"),
+            (&[1], "split:io", "is on 2 CPUs, and --cpus names 1"),
+            (&[0, 1, 4], "split:io", "is on 2 CPUs, and --cpus names 3"),
+            (&[1, 1], "split:io", "names CPU 1 twice"),
+            (&[0, 7], "split:io", "CPU 7 is not one that this process may use, which are 0, 1, 4"),
+        ] {
+            let error = of(cpus, board).unwrap_err();
+            assert!(error.is::<UserError>() && error.to_string().contains(says), "{error}");
+        }
+    }
+}

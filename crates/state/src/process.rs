@@ -1,5 +1,6 @@
 //! Whether the process that wrote a file still runs, and what it does.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
@@ -92,6 +93,21 @@ impl Here {
     pub fn life(&self, of: &Identity) -> Life {
         life_by(of, self.namespace, self.boot, Stat::of)
     }
+
+    /// The process is gone whose file has this name, as it must be told of files that another version of EMP has left.
+    pub fn has_lost(&self, name: &OsStr) -> bool {
+        named_of(name)
+            .is_some_and(|of| self.life(&Identity { boot: self.boot, ..of }) == Life::Gone)
+    }
+}
+
+/// What a file's name says of its process.
+fn named_of(name: &OsStr) -> Option<Identity> {
+    let mut numbers = name.to_str()?.split('-');
+    let mut number = || numbers.next()?.parse::<u64>().ok();
+    let (pid_namespace, process) = (number()?, number()?);
+    let (process, process_began) = (u32::try_from(process).ok()?, number()?);
+    Some(Identity { pid_namespace, process, process_began, ..Identity::default() })
 }
 
 fn life_by(of: &Identity, namespace: u64, boot: u64, stat: impl Fn(u32) -> Option<Stat>) -> Life {
@@ -124,6 +140,21 @@ mod tests {
         assert_eq!(Stat::parse("77 (a) T 1 2"), None);
         let own = Stat::of(std::process::id()).unwrap();
         assert!(own.began > 0 && own.stack > 0 && matches!(own.state, 'R' | 'S'));
+    }
+
+    #[test]
+    fn a_name_tells_whose_file_it_is() {
+        let here = Here::now();
+        let own = std::process::id();
+        let began = Stat::of(own).unwrap().began;
+        let lost = |name: String| here.has_lost(OsStr::new(&name));
+        assert!(!lost(format!("{}-{own}-{began}-0.state", here.namespace)), "it runs");
+        assert!(lost(format!("{}-{own}-{}-0.state", here.namespace, began + 1)));
+        // Nobody can look there; nor are these names.
+        assert!(!lost(format!("{}-{own}-{}-0.state", here.namespace + 1, began + 1)));
+        for name in ["", "7.state", "7-8.state", "a-b-c-d.state", "1-99999999999-3-0.state"] {
+            assert!(!lost(name.into()), "{name}");
+        }
     }
 
     #[test]

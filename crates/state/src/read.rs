@@ -279,6 +279,12 @@ pub fn look() -> Vec<(PathBuf, Result<Snapshot, Refusal>)> {
                 }
                 Ok(look) if look.unsettled.is_empty() => all.push((path, Ok(look.snapshot()))),
                 Ok(look) => open.push(look),
+                // Of another version of EMP: what follows the version may mean anything.
+                Err(Refusal::Version(_))
+                    if path.file_name().is_some_and(|it| here.has_lost(it)) =>
+                {
+                    let _ = fs::remove_file(&path);
+                }
                 // Removed since it was listed.
                 Err(Refusal::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(refusal) => all.push((path, Err(refusal))),

@@ -484,7 +484,9 @@ void test_messages(void)
 	to_oneself_and_unexpected();
 	directed();
 	multi_receive();
-	multi_receive_of_nothing();
+	/* Each post wakes the service where the engine is in it: minutes, where others want the cores. */
+	if (!getenv("FI_EMP_BOARD"))
+		multi_receive_of_nothing();
 	two_multi_receives();
 	cancelled_by_context();
 }

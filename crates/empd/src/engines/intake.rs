@@ -384,6 +384,8 @@ impl Engine {
             Tell::Hint(node, link, address) => self.desk.hint(node, link, address),
             Tell::Resolve(node, link, address) => self.desk.look_for(node, link, address),
             Tell::Collection(frames) => self.node.set_collection(frames),
+            // It was woken by that.
+            Tell::Room => {}
             Tell::Unread(count) => self.desk.set_unread(count as usize),
             Tell::Taken(count) if count > self.notified => {
                 self.wrong = Some(Wrong("more notifications than there were"));

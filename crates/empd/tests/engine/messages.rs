@@ -3,68 +3,31 @@
 use std::time::Duration;
 
 use emp_host::{
-    BuildError, CompletionMode, Endpoint, Node, PostError, RefusedReason, Scatter, Selector,
-    SendOptions, Status, WaitError, Want, wait_all,
+    BuildError, Endpoint, Node, PostError, RefusedReason, Selector, SendOptions, Status, WaitError,
+    Want, wait_all,
 };
 use emp_testing::lab::INTERFACE;
 
-use crate::{LONG, Place, on, pair, pattern};
+use crate::exercises::messages as exercises;
+use crate::pairs::Pair;
+use crate::{LONG, Place, on, pair};
 
-/// Around every boundary: nothing, one byte, one frame, what is written in one record, several, more than a ring.
-const SIZES: [usize; 17] = [
-    0,
-    1,
-    32,
-    512,
-    1400,
-    1468,
-    4096,
-    9000,
-    16_319,
-    16_320,
-    16_321,
-    16_384,
-    65_536,
-    200_001,
-    262_144,
-    1 << 20,
-    5_000_000,
-];
+fn pairs(socket: &std::path::Path) -> Pair {
+    let (a, b) = pair(socket);
+    Pair { a, b }
+}
 
 fn endpoints((a, b): (&Node, &Node)) -> (Endpoint, Endpoint) {
     (a.endpoint(1).expect("opens"), b.endpoint(1).expect("opens"))
-}
-
-/// All sizes from one to the other, in two threads.
-fn all_sizes(a: &Endpoint, b: &Endpoint) {
-    let to = b.address();
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            for size in SIZES {
-                let sent = a.send_wait(to, size as u64, pattern(size, 7), LONG).expect("it goes");
-                assert_eq!(sent.bytes(), size);
-            }
-        });
-        for size in SIZES {
-            let buffer = vec![0xEE; size + 3];
-            let got = b.receive_wait(Selector::bits(size as u64), buffer, LONG).expect("it comes");
-            assert_eq!(got.bytes(), size);
-            assert!(got.buffer[..size] == pattern(size, 7), "{size} bytes differ");
-            assert_eq!(got.buffer[size..], [0xEE; 3], "wrote past the message");
-            assert_eq!(got.completion.peer, a.address().node);
-            assert_eq!(got.completion.peer_endpoint, 1);
-        }
-    });
 }
 
 #[test]
 fn all_sizes_go_both_ways_between_two_programs_of_one_service() {
     let Some(place) = Place::new() else { return };
     place.as_nobody(|socket| {
-        let (a, b) = pair(&socket);
-        let (a, b) = endpoints((&a, &b));
-        all_sizes(&a, &b);
-        all_sizes(&b, &a);
+        let pair = pairs(&socket);
+        let (a, b) = pair.endpoints();
+        exercises::all_sizes(&pair, (&a, &b));
     });
 }
 
@@ -72,9 +35,10 @@ fn all_sizes_go_both_ways_between_two_programs_of_one_service() {
 fn all_sizes_go_to_a_node_of_another_host_and_back() {
     let Some(place) = Place::new() else { return };
     let (there, here) = place.elsewhere_and_here();
-    let (a, b) = endpoints((&here, &there));
-    all_sizes(&a, &b);
-    all_sizes(&b, &a);
+    let pair = Pair { a: here.clone(), b: there };
+    let (a, b) = pair.endpoints();
+    exercises::all_sizes(&pair, (&a, &b));
+    exercises::all_sizes(&pair, (&b, &a));
     let peer = here.find("b", LONG).expect("it answers");
     assert_eq!(peer.name, "b");
     assert!(here.find("nobody at all", Duration::from_millis(20)).is_err());
@@ -87,17 +51,7 @@ fn messages_are_gathered_scattered_and_kept_in_order() {
     place.as_nobody(|socket| {
         let (a, b) = pair(&socket);
         let (a, b) = endpoints((&a, &b));
-        for (from, into) in [(1, 7), (3, 256), (256, 3), (17, 1)] {
-            let all = pattern(100_000, from as u64);
-            let cut = |parts: usize| -> Vec<Vec<u8>> {
-                all.chunks(all.len().div_ceil(parts)).map(<[u8]>::to_vec).collect()
-            };
-            let empty: Vec<_> = cut(into).iter().map(|part| vec![0u8; part.len()]).collect();
-            let receive = b.receive(Selector::ANY, Scatter(empty)).expect("posted");
-            a.send_wait(b.address(), 0, Scatter(cut(from)), LONG).expect("it goes");
-            let got = receive.wait(LONG).expect("it comes");
-            assert!(got.buffer.0.concat() == all, "{from} parts into {into}");
-        }
+        exercises::gathered((&a, &b));
         const COUNT: usize = 2000;
         let receives: Vec<_> = (0..COUNT)
             .map(|_| b.receive(Selector::bits(5), vec![0; 3000]).expect("posted"))
@@ -123,25 +77,28 @@ fn messages_are_gathered_scattered_and_kept_in_order() {
 }
 
 #[test]
-fn unexpected_messages_are_probed_claimed_and_received() {
+fn what_is_true_of_other_boards_is_true_of_this_one() {
     let Some(place) = Place::new() else { return };
     place.as_nobody(|socket| {
-        let (a, b) = pair(&socket);
-        let (a, b) = endpoints((&a, &b));
-        let sizes = [0, 10, 5000, 60_000, 300_000];
-        let sends: Vec<_> = sizes
-            .iter()
-            .map(|size| a.send(b.address(), *size as u64, pattern(*size, 9)).expect("posted"))
-            .collect();
-        assert!(b.probe(Selector::bits(77)).is_none());
-        let found = b.probe_wait(Selector::bits(300_000), LONG).expect("announced");
-        assert_eq!((found.total_bytes, found.from_endpoint), (300_000, 1));
-        for size in sizes.into_iter().rev() {
-            let got = b.receive_wait(Selector::bits(size as u64), vec![0; size], LONG);
-            assert!(got.expect("it comes").buffer == pattern(size, 9), "{size} bytes differ");
-        }
-        wait_all(sends, LONG).into_iter().for_each(|sent| drop(sent.expect("it went")));
+        let pair = pairs(&socket);
+        let (a, b) = pair.endpoints();
+        exercises::unexpected(&pair, (&a, &b));
+        exercises::in_order(&pair, (&a, &b));
+        exercises::options((&a, &b));
+        exercises::too_long((&a, &b));
+        exercises::cut((&a, &b));
+        exercises::to_itself(&pair);
+    });
+}
+
+#[test]
+fn waits_and_cancellation_are_as_on_other_boards() {
+    let Some(place) = Place::new() else { return };
+    place.as_nobody(|socket| {
+        let pair = pairs(&socket);
+        let (a, b) = pair.endpoints();
         // A wait that begins before the message is there.
+        assert!(b.probe(Selector::bits(6)).is_none());
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| b.probe_wait(Selector::bits(6), LONG));
             std::thread::sleep(Duration::from_millis(20));
@@ -149,50 +106,12 @@ fn unexpected_messages_are_probed_claimed_and_received() {
             assert_eq!(waiting.join().expect("ends").expect("found").total_bytes, 5);
         });
         b.receive_wait(Selector::bits(6), vec![0; 5], LONG).expect("it comes");
-    });
-}
-
-#[test]
-fn options_cancellation_and_truncation_are_as_on_other_boards() {
-    let Some(place) = Place::new() else { return };
-    place.as_nobody(|socket| {
-        let (a, b) = pair(&socket);
-        let (a, b) = endpoints((&a, &b));
-        for (bits, options) in [
-            (1, SendOptions::default()),
-            (2, SendOptions::default().immediate(0xFEED_F00D_0123_4567)),
-            (3, SendOptions::default().completion(CompletionMode::Buffered)),
-            (4, SendOptions::default().completion(CompletionMode::Delivered).synchronous()),
-        ] {
-            let receive = b.receive(Selector::bits(bits), vec![0; 64]).expect("posted");
-            let send = a.send_with(b.address(), bits, "some text", options).expect("posted");
-            send.wait(LONG).expect("it goes");
-            let got = receive.wait(LONG).expect("it comes");
-            assert_eq!(&got.buffer[..9], b"some text");
-            assert_eq!(got.completion.immediate, options.immediate);
-        }
-        let options = SendOptions::default().completion(CompletionMode::Buffered);
-        let refused = a.send_with(b.address(), 0, vec![7u8; 100_000], options);
-        assert_eq!(refused.err().expect("too long").buffer.len(), 100_000);
-
         let mut receive = b.receive(Selector::bits(9), vec![0; 64]).expect("posted");
         assert!(receive.cancel());
         let Err(WaitError::Failed(failed)) = receive.wait(LONG) else { panic!("it was cancelled") };
         assert_eq!(failed.error.status(), Status::Cancelled);
+        // A message goes to nobody's dropped buffer.
         drop(b.receive(Selector::bits(10), vec![0; 64]).expect("posted"));
-
-        for size in [100usize, 500_000] {
-            let receive = b.receive(Selector::bits(11), vec![0; 64]).expect("posted");
-            a.send_wait(b.address(), 11, pattern(size, 1), LONG).expect("it goes");
-            let Err(WaitError::Failed(failed)) = receive.wait(LONG) else { panic!("it is cut") };
-            assert_eq!(failed.error.status(), Status::Truncated);
-            assert_eq!(failed.error.completion.total_bytes, size as u64);
-            assert!(failed.buffer == pattern(size, 1)[..64]);
-        }
-        // To itself, and the message of bits 10 went to nobody's dropped buffer.
-        a.send(a.address(), 12, "self").expect("posted").wait(LONG).expect("it goes");
-        let got = a.receive_wait(Selector::bits(12), vec![0; 4], LONG).expect("it comes");
-        assert_eq!(got.buffer, b"self");
         a.send_wait(b.address(), 10, "ten", LONG).expect("it goes");
         let got = b.receive_wait(Selector::bits(10), vec![0; 3], LONG).expect("it comes");
         assert_eq!(got.buffer, b"ten");

@@ -101,6 +101,8 @@ pub enum Tell {
     Collection(u32),
     /// So many notifications were taken by the program's owner, and make room for others.
     Taken(u64),
+    /// There is room in the ring by which the service tells: nothing else.
+    Room,
     /// So many completions wait at the program for its owner: what bounds receives for several messages.
     Unread(u64),
 }
@@ -315,6 +317,7 @@ impl Tell {
             Self::Collection(frames) => writer.byte(7).word(*frames),
             Self::Taken(count) => writer.byte(8).long(*count),
             Self::Unread(count) => writer.byte(9).long(*count),
+            Self::Room => writer.byte(10),
         }
         .0
     }
@@ -340,6 +343,7 @@ impl Tell {
             7 => Self::Collection(fields.word()?),
             8 => Self::Taken(fields.long()?),
             9 => Self::Unread(fields.long()?),
+            10 => Self::Room,
             _ => return Err(Wrong("something told that there is not")),
         };
         fields.end()?;
@@ -416,6 +420,7 @@ mod tests {
             Tell::Collection(7),
             Tell::Taken(8),
             Tell::Unread(9),
+            Tell::Room,
         ] {
             assert_eq!(Tell::parse(&told.emit()), Ok(told));
         }

@@ -16,12 +16,15 @@ use crate::daemon::end::{END_BYTES, End};
 use crate::daemon::facts::Facts;
 use crate::daemon::flights::Flights;
 use crate::daemon::news::parse_event;
-use crate::daemon::questions::Answer;
+use crate::daemon::questions::{Answer, Tell};
 use crate::daemon::told;
 use crate::memory::pointer;
 
 /// Records read in one turn: a ring's worth of short ones is many turns, between which posts get their chance.
 const RECORDS_PER_TURN: usize = 64;
+
+/// Bytes after which a ring that was emptied may have been full: a quarter of it. The service, which looks for room more and more seldom, is told.
+const ROOM_BYTES: usize = 64 << 10;
 
 /// Empty looks between two looks whether the service is still there, each a system call of 0.2 µs.
 const LOOKS_PER_CHECK: u32 = 1024;
@@ -51,8 +54,10 @@ pub(crate) struct Remote {
     ended: VecDeque<Completion>,
     events: VecDeque<NodeEvent>,
     arrived: bool,
-    /// Something was posted since the last look: to look is not to wait in vain yet.
-    posted: bool,
+    /// Looks that are no vain ones yet, as something was posted: the post's own, and the next.
+    posted: u8,
+    /// Bytes that were read since the service was last told that there is room.
+    read: usize,
     answer: Option<Answer>,
     armed: bool,
     looks: u32,
@@ -85,7 +90,8 @@ impl Remote {
             ended: VecDeque::new(),
             events: VecDeque::new(),
             arrived: false,
-            posted: false,
+            posted: 0,
+            read: 0,
             answer: None,
             armed: false,
             looks: 0,
@@ -165,7 +171,15 @@ impl Remote {
             records += 1;
         }
         worked |= records != 0 || std::mem::take(&mut self.arrived);
-        worked |= std::mem::take(&mut self.posted);
+        if self.posted != 0 {
+            self.posted -= 1;
+            worked = true;
+        }
+        if records < RECORDS_PER_TURN && self.read >= ROOM_BYTES {
+            self.read = 0;
+            self.tell(Tell::Room);
+            self.channel.wake();
+        }
         if !worked {
             self.looks += 1;
             if self.looks >= LOOKS_PER_CHECK {
@@ -227,6 +241,7 @@ impl Remote {
                 return true;
             }
         };
+        self.read += length;
         let buffer = std::mem::take(&mut self.buffer);
         let taken = self.take(mark, &buffer[..length]);
         self.buffer = buffer;

@@ -244,7 +244,7 @@ impl Remote {
     /// The segments are covered by the invariant of [`crate::memory::process`] for the time of the call.
     #[inline]
     unsafe fn write_short(&mut self, head: &[u8; 64], parts: &[Segment]) {
-        self.posted = true;
+        self.posted = 2;
         if self.waiting.is_empty() && parts.len() <= PARTS_FEW {
             let mut slices: [&[u8]; PARTS_FEW + 1] = [head, &[], &[], &[]];
             for (slice, part) in slices[1..].iter_mut().zip(parts) {

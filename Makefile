@@ -42,9 +42,11 @@ test-mpi: deps-mpi
 	tests/mpi/install $(TESTED)
 	tests/mpi/run --built $(TESTED) $(MPI_TESTS)
 
+MPI_TESTS_SERVED = openmpi-netpipe-served openmpi-beyond-served openmpi-suite-served mpich-netpipe-served mpich-beyond-served mpich-suite-served
+
 ## Those of ranks without privilege whose frames the service empd carries, clean and at 1 % loss.
 test-mpi-empd:
-	$(MAKE) test-mpi MPI_TESTS="openmpi-netpipe-served openmpi-beyond-served"
+	$(MAKE) test-mpi MPI_TESTS="$(MPI_TESTS_SERVED)"
 
 ## The same at 1 % loss too and with larger problems; left out are only parts of mpi4py's suite that docs/guide/mpi.md and tests/mpi/run
 ## name. A quarter of an hour.

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use emp_link::service::channel::{ADDRESS_BYTES, Channel, MEMORY_BYTES, RECORD_BYTES_MAX, Record};
-use emp_wire::{Header, NodeId, frames};
+use emp_wire::{Header, NodeId, Relayed, frames, is_relayed};
 use empd::switch::check::Holder;
 use libfuzzer_sys::fuzz_target;
 
@@ -16,11 +16,19 @@ const MTU: usize = 1500;
 fn check(holder: &Holder, frame: &[u8]) {
     let Ok(tag) = holder.check(frame, MTU) else { return };
     assert!(frame.len() <= MTU);
+    let relayed = is_relayed(frame);
+    let frame = if relayed {
+        let Relayed { head, carried, .. } = Relayed::parse(frame).expect("what leaves is whole");
+        assert_eq!((head.source_tag, head.destination_tag), (holder.node().destination_tag(), tag));
+        carried
+    } else {
+        frame
+    };
     for (at, one) in frames(frame).enumerate() {
         let (header, body) = Header::parse(one).expect("what leaves is whole");
         assert_eq!(header.source_tag, holder.node().source_tag());
         assert!(!header.kind.identified() || body.starts_with(&holder.node().0.to_be_bytes()));
-        assert!(at > 0 || header.destination_tag == tag);
+        assert!(relayed || at > 0 || header.destination_tag == tag);
     }
 }
 

@@ -4,7 +4,7 @@
     tests/vectors/make.py            writes them
     tests/vectors/make.py --check    says whether they are what it would write
 
-`crates/wire/tests/vectors.rs` decodes and encodes each with the first one. See README.md beside this file.
+`crates/wire/tests/vectors` decodes and encodes each with the first one. See README.md beside this file.
 """
 
 import json

@@ -2,6 +2,7 @@
 //!
 //! Clients cause lines, and could fill a disk with them: some go out at once, then so many a second; how many were left out is said.
 
+use std::io::Write;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::time::Instant;
@@ -46,7 +47,8 @@ pub fn client(line: &str) {
 
 /// Says something that concerns the service itself.
 pub fn say(line: &str) {
-    eprintln!("empd: {line}");
+    // Where it can't be said, on a full disk say, clients are served all the same.
+    let _ = writeln!(std::io::stderr(), "empd: {line}");
 }
 
 #[cfg(test)]

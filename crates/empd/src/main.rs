@@ -4,9 +4,10 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Parser;
-use emp_link::interfaces;
+use emp_link::{interfaces, service};
 use empd::config::Config;
 use empd::door::{Door, Listening};
 use empd::succession::{self, Predecessor};
@@ -69,6 +70,7 @@ fn prepare(arguments: &Arguments) -> Result<Option<Prepared>, String> {
     if let Some(path) = &arguments.socket {
         config.socket.clone_from(path);
     }
+    config.socket = service::here(&config.socket);
     known(&config)?;
     if arguments.check {
         println!("{}", meaning(&config));
@@ -127,6 +129,8 @@ fn serve(Prepared { config, listening, predecessor }: Prepared) -> std::io::Resu
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
         signal_hook::low_level::pipe::register(signal, end.try_clone()?)?;
     }
+    // A limit of files' lengths (`ulimit -f`) counts memory that is shared, too: a client that gets none is told so, and the others are served.
+    signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default())?;
     let meaning = meaning(&config);
     let rate = config.limits.rate();
     let polling = config.polling;

@@ -14,7 +14,7 @@ pub struct Condition<'a> {
     pub mtu: usize,
     /// Largest EMP frame, in bytes, that both the link and its interface take now.
     pub frame_bytes_max: usize,
-    /// Why nothing can cross it: "is down", "has no carrier", "is gone", "is another one that this process cannot use".
+    /// Why nothing can cross it: "is down", "has no carrier", "is gone", "is another one that this process cannot use", "has no service".
     pub trouble: Option<&'static str>,
 }
 
@@ -29,6 +29,11 @@ impl<'a> Condition<'a> {
         self.trouble == Some(GONE)
     }
 
+    /// What carried its frames, another process, has ended.
+    pub fn is_unserved(&self) -> bool {
+        self.trouble == Some(NO_SERVICE)
+    }
+
     /// Why nothing can cross it, for people: "interface eth0 is down".
     pub fn trouble(&self) -> Option<String> {
         self.trouble.map(|trouble| format!("interface {} {trouble}", self.interface))
@@ -36,6 +41,8 @@ impl<'a> Condition<'a> {
 }
 
 pub(crate) const GONE: &str = "is gone";
+
+pub(crate) const NO_SERVICE: &str = "has no service";
 
 /// Looks at an interface in the namespace of the socket `fd`: two system calls, 0.5 µs. `headers` bytes of its MTU are not
 /// the frame's, and frames were of at most `most` bytes when the link was opened.

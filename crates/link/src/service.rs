@@ -27,6 +27,10 @@ pub const SOCKET_PATH: &str = "/run/empd/socket";
 /// The environment variable that names another place.
 pub const SOCKET_VARIABLE: &str = "EMP_SERVICE";
 
+/// Stands in a path of the service for the number of a network namespace, as `lsns -t net` and `readlink /proc/self/ns/net` show it. Launchers
+/// of parallel jobs give the environment of one host to all others: so one value may lead each process to the service of its own namespace.
+pub const NAMESPACE_TOKEN: &str = "%N";
+
 static NAMED: OnceLock<PathBuf> = OnceLock::new();
 
 /// Has this process look for the service there, whatever its environment says: for programs that start one. Of several calls the first counts.
@@ -34,14 +38,29 @@ pub fn name_socket(path: PathBuf) {
     let _ = NAMED.set(path);
 }
 
-/// Where this process looks for the service: `EMP_SERVICE`, or [`SOCKET_PATH`].
+/// Where this thread looks for the service: `EMP_SERVICE`, or [`SOCKET_PATH`].
 #[must_use]
 pub fn socket_path() -> PathBuf {
-    if let Some(path) = NAMED.get() {
-        return path.clone();
+    let of_environment = || std::env::var_os(SOCKET_VARIABLE).filter(|path| !path.is_empty());
+    let named = NAMED.get().cloned().or_else(|| of_environment().map(PathBuf::from));
+    named.map_or_else(|| PathBuf::from(SOCKET_PATH), |path| here(&path))
+}
+
+/// A path of the service as it is in the network namespace of this thread.
+#[must_use]
+pub fn here(path: &Path) -> PathBuf {
+    in_namespace(path, namespace())
+}
+
+/// The same in the network namespace of a number.
+#[must_use]
+pub fn in_namespace(path: &Path, number: u64) -> PathBuf {
+    match path.to_str() {
+        Some(text) if text.contains(NAMESPACE_TOKEN) => {
+            text.replace(NAMESPACE_TOKEN, &number.to_string()).into()
+        }
+        _ => path.into(),
     }
-    let named = std::env::var_os(SOCKET_VARIABLE).filter(|path| !path.is_empty());
-    named.map_or_else(|| PathBuf::from(SOCKET_PATH), PathBuf::from)
 }
 
 /// How long [`ask`] waits for the service to say who it is.
@@ -82,4 +101,18 @@ pub fn ask(path: &Path) -> Result<protocol::Welcome, String> {
 #[must_use]
 pub fn namespace() -> u64 {
     crate::namespace::Namespace::number()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_value_leads_each_namespace_to_its_own_service() {
+        let one = Path::new("/run/emp/%N/socket-%N");
+        assert_eq!(in_namespace(one, 42), Path::new("/run/emp/42/socket-42"));
+        assert_eq!(in_namespace(Path::new(SOCKET_PATH), 42), Path::new(SOCKET_PATH));
+        assert_eq!(here(one), in_namespace(one, namespace()));
+        assert_ne!(namespace(), 0);
+    }
 }

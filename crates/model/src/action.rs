@@ -265,14 +265,7 @@ impl World {
                 let index = LinkIndex(link as u8);
                 self.poke(node, |firmware, _, now| firmware.set_carrier(now, index, carrier));
             }
-            Action::SetMtu { node, frame_bytes } => {
-                self.history.limited(node, self.now);
-                let links = self.nodes[node].setup.links.iter().enumerate();
-                let cuts = links.map(|(index, link)| u64::from(link.long_frames) << index);
-                self.network.set_limit(node, frame_bytes, cuts.sum());
-                let notices = self.now + Span(self.prng.below(MTU_LOOK_EVERY.0));
-                self.schedule(notices, Action::NoticeMtu { node, repeats: MTU_REPEATS });
-            }
+            Action::SetMtu { node, frame_bytes } => self.set_mtu(node, frame_bytes),
             Action::NoticeMtu { node, repeats } => self.notice_mtu(node, repeats),
             Action::CloseEndpoint { node, endpoint } => {
                 self.history.endpoint_closed(node, endpoint);
@@ -286,6 +279,16 @@ impl World {
                 }
             }
         }
+    }
+
+    /// Sets the MTU of a node's interfaces, which its host notices within a moment.
+    fn set_mtu(&mut self, node: usize, frame_bytes: Option<usize>) {
+        self.history.limited(node, self.now);
+        let links = self.nodes[node].setup.links.iter().enumerate();
+        let cuts = links.map(|(index, link)| u64::from(link.long_frames) << index);
+        self.network.set_limit(node, frame_bytes, cuts.sum());
+        let notices = self.now + Span(self.prng.below(MTU_LOOK_EVERY.0));
+        self.schedule(notices, Action::NoticeMtu { node, repeats: MTU_REPEATS });
     }
 
     /// Notes where links lead now, and has hosts notice theirs.

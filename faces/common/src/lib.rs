@@ -11,6 +11,7 @@ pub mod boundary;
 pub mod claim;
 pub mod fork;
 pub mod handles;
+mod links;
 pub mod log;
 pub mod machines;
 mod newcomers;

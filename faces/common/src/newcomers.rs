@@ -3,7 +3,7 @@
 use emp_host::{Brings, Newcomers, NodeId, Opened};
 use emp_link::{Capabilities, Interface, Link};
 
-use crate::node::{open_raw, open_udp, with_faults};
+use crate::links::{open_raw, open_udp, with_faults};
 use crate::settings::Settings;
 use crate::ways::{Kind, Way, interfaces_now};
 

@@ -1,23 +1,20 @@
 //! Starting a node on one of the machine's ways, and telling it where others are.
 
 use std::io::ErrorKind;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use emp_host::{AutoLinks, Board, BuildError, LinkIndex, Node, NodeBuilder, NodeId, Want};
-use emp_link::{
-    FaultLink, FaultPlan, Interface, Link, LinkAddress, LinkError, PacketLink, PacketOptions,
-    ShmLink, ShmOptions, UdpLink, UdpOptions, XdpLink, XdpOptions, interfaces,
-    service::{ServiceLink, ServiceOptions, socket_path},
-};
+use emp_host::{Board, BuildError, LinkIndex, Node, NodeBuilder, NodeId};
+use emp_link::{LinkAddress, LinkError, interfaces};
 
 use crate::fork::Unshared;
+use crate::links::Opening;
 use crate::log;
 use crate::newcomers::FaceNewcomers;
-use crate::settings::{LinkWish, Settings};
-use crate::ways::{Kind, Way};
+use crate::settings::Settings;
+use crate::ways::Way;
 use crate::whereabouts::{SOME_MAC, Whereabouts};
 
 /// A node that may have raw frames, or shared memory on this machine, is looked for by them alone for so long, before
@@ -39,7 +36,7 @@ pub struct Identity {
 /// Why a node was not started.
 #[derive(Debug)]
 pub struct StartError {
-    what: String,
+    pub(crate) what: String,
     /// The system's error behind it, if there is one.
     pub code: Option<i32>,
 }
@@ -118,107 +115,26 @@ pub fn random_identity() -> std::io::Result<NodeId> {
     }
 }
 
-/// All processes are given the same plan; they must not fail in step.
-fn seeded(plan: &FaultPlan, node: NodeId) -> FaultPlan {
-    FaultPlan { seed: plan.seed ^ node.0, ..plan.clone() }
-}
-
-/// A link with the faults that the user wants.
-pub(crate) fn with_faults(
-    link: impl Link + 'static,
-    plan: &Option<FaultPlan>,
-    node: NodeId,
-) -> Box<dyn Link> {
-    match plan {
-        None => Box::new(link),
-        Some(plan) => Box::new(FaultLink::new(link, &seeded(plan, node))),
+/// All but who it is and by which links.
+fn describe(settings: &Settings) -> NodeBuilder {
+    let mut builder = Node::builder()
+        .profile(settings.profile.clone())
+        .board(settings.board)
+        .linger(settings.linger)
+        .wait_mode(settings.wait);
+    if let Some(file) = &settings.capture {
+        builder = builder.capture(file);
     }
-}
-
-/// The link for raw frames, and its address. An interface has one AF_XDP node; other processes that want one too get
-/// packet, which reaches the same peers.
-pub(crate) fn open_raw(
-    way: &Way,
-    wish: LinkWish,
-    node: NodeId,
-) -> Result<(Box<dyn Link>, [u8; 6]), LinkError> {
-    let (name, tag) = (&way.interface.name, node.destination_tag());
-    if wish == LinkWish::Xdp {
-        match XdpLink::open(&XdpOptions::new(name, tag)) {
-            Ok(link) => {
-                let mac = link.mac();
-                return Ok((Box::new(link), mac));
-            }
-            Err(error) if error.is_taken() => {
-                log::inform(&format!("packet instead of xdp on {name}: {error}"));
-            }
-            Err(error) => return Err(error),
-        }
+    if log::takes_lines_of_nodes() {
+        builder = builder
+            .log(|line| log::of_node(log::Level::Information, line))
+            .notices(|line| log::of_node(log::Level::Warning, line))
+            .alarms(log::alarm);
     }
-    let mut options = PacketOptions::new(name, tag);
-    // Beside datagrams (`FaceNode::start`).
-    options.small_frames_only = wish == LinkWish::Auto;
-    let served = socket_path();
-    let lent = PacketOptions { lender: Some(served.clone()), ..options.clone() };
-    // Whose socket, and whether the next is tried where it is not to be had.
-    let tries: &[(&PacketOptions, bool)] = match wish {
-        LinkWish::Empd => &[],
-        LinkWish::Lent => &[(&lent, false)],
-        LinkWish::Auto => &[(&options, true), (&lent, true)],
-        _ if served.exists() => &[(&options, true), (&lent, false)],
-        _ => &[(&options, false)],
-    };
-    for (options, goes_on) in tries {
-        match PacketLink::open(options) {
-            Ok(link) => {
-                let mac = link.mac();
-                return Ok((Box::new(link), mac));
-            }
-            Err(error) if *goes_on && (error.privilege || options.lender.is_some()) => {
-                log::inform(&format!("the next way for raw frames on {name}: {error}"));
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    let link = ServiceLink::open(&ServiceOptions::new(name, node))?;
-    let mac = link.capabilities().address.as_mac().unwrap_or_default();
-    Ok((Box::new(link), mac))
-}
-
-/// The datagrams of one interface, of `all` that the node uses.
-pub(crate) fn open_udp(
-    (way, all): (&Way, &[&Interface]),
-    node: NodeId,
-    port: u16,
-    past_ip: bool,
-) -> Result<UdpLink, LinkError> {
-    let mut options = UdpOptions::new(node.destination_tag());
-    // An interface without an address still has processes of this machine to reach.
-    options.bind = Some(way.ip().unwrap_or(Ipv4Addr::LOCALHOST.into()));
-    (options.port, options.past_ip) = (port, past_ip);
-    options.by_own_interface = all.iter().any(|other| way.interface.shares_subnet(other));
-    UdpLink::open(&options)
-}
-
-/// Takes a port, so that nobody else can, and nothing from it. What is sent there is kept up to the size of a socket's buffer, and then dropped.
-fn hold_port(way: &Way, port: u16) -> Result<UdpSocket, StartError> {
-    let ip = way.ip().unwrap_or(Ipv4Addr::LOCALHOST.into());
-    UdpSocket::bind((ip, port)).map_err(|error| StartError {
-        what: format!("UDP port {port} of {ip} is not to be had: {error}"),
-        code: error.raw_os_error(),
-    })
-}
-
-/// The node's own identity is its number there: so whoever knows the node knows its address. Beside other links it reaches
-/// the processes that are known to be on this machine, and hosts made of namespaces are not.
-fn open_shm(node: NodeId, alone: bool) -> Result<ShmLink, LinkError> {
-    let options = ShmOptions {
-        number: Some(node.0),
-        broadcast: alone,
-        same_network: !alone,
-        ..ShmOptions::new(node.destination_tag())
-    };
-    ShmLink::open(&options)
+    let (variable, patience) = (&settings.timeout_variable, &settings.profile.unreachable_after);
+    let patience_ms = patience.0 / 1_000_000;
+    builder
+        .patience_hint(format!("to wait longer, set {variable} (milliseconds; {patience_ms} now)"))
 }
 
 impl FaceNode {
@@ -229,172 +145,36 @@ impl FaceNode {
     /// What is not to be had.
     pub fn start(way: &Way, settings: &Settings, identity: Identity) -> Result<Self, StartError> {
         let node = identity.node;
-        let mut builder = Node::builder()
-            .name(identity.name)
-            .node_id(node)
-            .profile(settings.profile.clone())
-            .board(settings.board)
-            .linger(settings.linger)
-            .wait_mode(settings.wait);
-        if let Some(file) = &settings.capture {
-            builder = builder.capture(file);
+        let builder = describe(settings).name(identity.name).node_id(node);
+        let mut opening = Opening::of((way, settings), node, builder);
+        let in_service = settings.board == Board::Daemon;
+        if in_service {
+            opening.of_service(identity.udp_port, identity.needs_port)?;
+        } else {
+            opening.raw_frames()?;
+            opening.datagrams(identity.udp_port, identity.needs_port)?;
+            opening.memory()?;
         }
-        if log::takes_lines_of_nodes() {
-            builder = builder
-                .log(|line| log::of_node(log::Level::Information, line))
-                .notices(|line| log::of_node(log::Level::Warning, line))
-                .alarms(log::alarm);
-        }
-        let (variable, patience) =
-            (&settings.timeout_variable, &settings.profile.unreachable_after);
-        let patience_ms = patience.0 / 1_000_000;
-        builder = builder.patience_hint(format!(
-            "to wait longer, set {variable} (milliseconds; {patience_ms} now)"
-        ));
-        let place = (identity.udp_port, identity.needs_port);
-        match settings.board {
-            Board::Daemon => Self::start_in_service(builder, way, settings, place, node),
-            _ => Self::start_here(builder, way, settings, place, node),
-        }
-    }
-
-    /// One whose engine is in the service `empd`, and with it the links.
-    fn start_in_service(
-        mut builder: NodeBuilder,
-        way: &Way,
-        settings: &Settings,
-        (udp_port, needs_port): (u16, bool),
-        node: NodeId,
-    ) -> Result<Self, StartError> {
-        let interfaces = vec![way.interface.name.clone()];
-        let auto = AutoLinks { want: Want::Empd, interfaces, ..AutoLinks::default() };
-        builder = builder.auto_links(auto);
-        if let Some(plan) = &settings.fault {
-            builder = builder.faults_of_service(seeded(plan, node));
-        }
-        // As for all that have raw frames alone.
-        let port = match hold_port(way, udp_port) {
-            Ok(held) => Some(held),
-            Err(error) if needs_port => return Err(error),
-            Err(error) => {
-                log::inform(&format!("no host will tell that it has ended: {error}"));
-                None
-            }
+        let Opening { builder, mac, udp, packet_link, udp_link, shm_link, port, .. } = opening;
+        let builder = if way.all && !in_service {
+            let (settings, kind) = (settings.clone(), way.kind);
+            builder.newcomers(FaceNewcomers { settings, node, kind })
+        } else {
+            builder
         };
         let node = builder.start()?;
-        let mac = node.links().first().and_then(|link| link.address.as_mac());
+        // What the service has is known then.
+        let of_first = || node.links().first().and_then(|link| link.address.as_mac());
+        let mac = mac.or_else(|| of_first().filter(|_| in_service));
+        // Raw frames of the service reach the processes of this machine as well, so nobody is told apart.
+        let all = if in_service { Vec::new() } else { interfaces().unwrap_or_default() };
         Ok(Self {
             node,
             linger: settings.linger,
             mac,
-            udp: port.as_ref().and_then(|held| held.local_addr().ok()),
-            packet_link: Some(LinkIndex(0)),
-            packet_is_everywhere: true,
-            udp_link: None,
-            shm_link: None,
-            own_macs: Vec::new(),
-            own_ips: Vec::new(),
-            later: Mutex::default(),
-            any_later: AtomicBool::new(false),
-            _port: port,
-            _unshared: Unshared::new(),
-        })
-    }
-
-    /// One whose engine and links are in this process.
-    fn start_here(
-        mut builder: NodeBuilder,
-        way: &Way,
-        settings: &Settings,
-        (udp_port, needs_port): (u16, bool),
-        node: NodeId,
-    ) -> Result<Self, StartError> {
-        let fault = &settings.fault;
-        let mut links = 0;
-        let mut next_link = || {
-            links += 1;
-            LinkIndex(links - 1)
-        };
-        let (mut mac, mut packet_link) = (None, None);
-        if way.kind == Kind::Packet {
-            match open_raw(way, settings.link, node) {
-                Ok((link, address)) => {
-                    (mac, packet_link) = (Some(address), Some(next_link()));
-                    builder = builder.link(with_faults(link, fault, node));
-                    for other in way.each_together() {
-                        let (link, _) = open_raw(&other, settings.link, node)?;
-                        next_link();
-                        builder = builder.link(with_faults(link, fault, node));
-                    }
-                }
-                // A service that is there and does not serve this user.
-                Err(error) if settings.link == LinkWish::Auto && way.ip().is_some() => {
-                    log::warn(&format!("datagrams alone: {error}"));
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
-        let (mut udp, mut udp_link, mut port) = (None, None, None);
-        // Who asks for raw frames gets no second path by datagrams, but a port: once the process has ended its host refuses datagrams for it,
-        // which is how peers learn of that soon.
-        let only_raw = mac.is_some() && settings.link != LinkWish::Auto;
-        if only_raw {
-            match hold_port(way, udp_port) {
-                Ok(held) => (udp, port) = (held.local_addr().ok(), Some(held)),
-                Err(error) if needs_port => return Err(error),
-                Err(error) => log::inform(&format!("no host will tell that it has ended: {error}")),
-            }
-        } else if !only_raw && way.kind != Kind::Shm {
-            let past_ip = settings.udp_past_ip();
-            let all: Vec<_> = std::iter::once(&way.interface).chain(&way.together).collect();
-            let all = &all[..];
-            match open_udp((way, all), node, udp_port, past_ip) {
-                Ok(link) => {
-                    (udp, udp_link) = (Some(link.local_address()), Some(next_link()));
-                    builder = builder.link(with_faults(link, fault, node));
-                    for other in way.each_together().filter(|other| other.ip().is_some()) {
-                        let name = other.interface.name.clone();
-                        match open_udp((&other, all), node, 0, past_ip) {
-                            Ok(link) => {
-                                next_link();
-                                builder = builder.link(with_faults(link, fault, node));
-                            }
-                            Err(error) => log::inform(&format!("no datagrams by {name}: {error}")),
-                        }
-                    }
-                }
-                Err(error) if mac.is_some() && !needs_port => {
-                    let whom = "processes of this machine, and nodes that have no raw frames,";
-                    log::inform(&format!("{whom} will not be reached by datagrams: {error}"));
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
-        let alone = way.kind == Kind::Shm;
-        let mut shm_link = None;
-        // Raw frames do not reach the processes of this machine.
-        if alone || only_raw || settings.link == LinkWish::Auto {
-            match open_shm(node, alone) {
-                Ok(link) => {
-                    shm_link = Some(next_link());
-                    builder = builder.link(with_faults(link, fault, node));
-                }
-                Err(error) if alone => return Err(error.into()),
-                Err(error) => log::warn(&format!("no shared memory within a machine: {error}")),
-            }
-        }
-        if way.all {
-            let (settings, kind) = (settings.clone(), way.kind);
-            builder = builder.newcomers(FaceNewcomers { settings, node, kind });
-        }
-        let all = interfaces().unwrap_or_default();
-        Ok(Self {
-            node: builder.start()?,
-            linger: settings.linger,
-            mac,
             udp,
             packet_link,
-            packet_is_everywhere: false,
+            packet_is_everywhere: in_service,
             udp_link,
             shm_link,
             own_macs: all.iter().filter(|i| !i.loopback).filter_map(|i| i.mac).collect(),
@@ -404,6 +184,15 @@ impl FaceNode {
             _port: port,
             _unshared: Unshared::new(),
         })
+    }
+
+    /// By which link frames leave, as users know it; those of a service's say so.
+    pub fn link_name(&self) -> &'static str {
+        match self.node.links().first() {
+            Some(link) if link.kind == "packet" && !link.privileged => "lent packet",
+            Some(link) => link.kind,
+            None => "nothing",
+        }
     }
 
     /// Closes the node: what was sent is waited for as long as the user allows; says so if that was too short.
@@ -505,9 +294,12 @@ impl FaceNode {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use emp_testing::{Need, skip};
 
     use super::*;
+    use crate::ways::Kind;
 
     fn raw_loopback() -> Way {
         let interface = interfaces().unwrap().into_iter().find(|i| i.loopback && i.up).unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use emp_host::limits::INTERFACES_MAX;
 use emp_host::limits::{INCOMING_MOST, OPERATIONS_MAX, OPERATIONS_MIN};
-use emp_host::{Board, Integrity, Profile, Span, WaitMode};
+use emp_host::{Board, Integrity, Profile, Span, WaitMode, Want};
 use emp_link::FaultPlan;
 
 /// How long closing waits for acknowledgements at most, unless said otherwise. Peers that have ended say goodbye, so this
@@ -88,30 +88,11 @@ pub const SETTINGS: [(&str, &str); 17] = [
     ),
 ];
 
-/// Which kinds of links are wanted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LinkWish {
-    /// The best that is to be had, and shm beside it.
-    Auto,
-    /// Raw frames.
-    Packet,
-    /// Raw frames by a socket that the service `empd` lends.
-    Lent,
-    /// Raw frames through the service `empd`.
-    Empd,
-    /// Raw frames through AF_XDP.
-    Xdp,
-    /// Datagrams.
-    Udp,
-    /// Memory shared within this machine.
-    Shm,
-}
-
 /// What the user has set.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Kinds of links; where the engine is in the service, those of the service.
-    pub link: LinkWish,
+    pub link: Want,
     /// Where the engine of a node runs.
     pub board: Board,
     /// Interfaces, best first; empty: all that are up.
@@ -154,7 +135,7 @@ pub fn environment(name: &str) -> Option<Set> {
 impl Settings {
     /// Long frames may leave past IP: by links that are chosen, as who asks for datagrams gets what IP does with them.
     pub(crate) fn udp_past_ip(&self) -> bool {
-        self.udp_past_ip && self.link == LinkWish::Auto
+        self.udp_past_ip && self.link == Want::Auto
     }
 
     /// Reads them; `look` finds a setting by its name in [`SETTINGS`], as [`environment`] does.
@@ -222,19 +203,19 @@ fn one_of<T: Copy>(set: Option<Set>, words: &[(&str, T)], default: T) -> Result<
     })
 }
 
-fn link(set: Option<Set>, board: Board) -> Result<LinkWish, String> {
+fn link(set: Option<Set>, board: Board) -> Result<Want, String> {
     let words = [
-        ("auto", LinkWish::Auto),
-        ("packet", LinkWish::Packet),
-        ("lent", LinkWish::Lent),
-        ("empd", LinkWish::Empd),
-        ("xdp", LinkWish::Xdp),
-        ("udp", LinkWish::Udp),
-        ("shm", LinkWish::Shm),
+        ("auto", Want::Auto),
+        ("packet", Want::Packet),
+        ("lent", Want::Lent),
+        ("empd", Want::Empd),
+        ("xdp", Want::Xdp),
+        ("udp", Want::Udp),
+        ("shm", Want::Shm),
     ];
     let said = set.as_ref().map(|set| format!("{}={}", set.variable, set.value));
-    match one_of(set, &words, LinkWish::Auto)? {
-        LinkWish::Auto | LinkWish::Empd if board == Board::Daemon => Ok(LinkWish::Empd),
+    match one_of(set, &words, Want::Auto)? {
+        Want::Auto | Want::Empd if board == Board::Daemon => Ok(Want::Empd),
         _ if board == Board::Daemon => {
             let said = said.unwrap_or_default();
             Err(format!("{said}: an engine in empd has the service's links: auto or empd"))
@@ -319,12 +300,12 @@ mod tests {
 
     #[test]
     fn values_are_understood() {
-        assert_eq!(with("LINK", "udp").unwrap().link, LinkWish::Udp);
-        assert_eq!(with("LINK", "shm").unwrap().link, LinkWish::Shm);
-        assert_eq!(with("LINK", "xdp").unwrap().link, LinkWish::Xdp);
-        assert_eq!(with("LINK", "").unwrap().link, LinkWish::Auto);
+        assert_eq!(with("LINK", "udp").unwrap().link, Want::Udp);
+        assert_eq!(with("LINK", "shm").unwrap().link, Want::Shm);
+        assert_eq!(with("LINK", "xdp").unwrap().link, Want::Xdp);
+        assert_eq!(with("LINK", "").unwrap().link, Want::Auto);
         let daemon = with("BOARD", "daemon").unwrap();
-        assert_eq!((daemon.board, daemon.link), (Board::Daemon, LinkWish::Empd));
+        assert_eq!((daemon.board, daemon.link), (Board::Daemon, Want::Empd));
         assert_eq!(with("INTERFACE", "a, b,").unwrap().interfaces, ["a", "b"]);
         assert_eq!(with("NAME", " ann ").unwrap().name.as_deref(), Some("ann"));
         assert_eq!(with("NAME", "").unwrap().name, None);
@@ -355,7 +336,7 @@ mod tests {
         let ms = |time: u64| format!("{time})");
         assert!(said("TIMEOUT").ends_with(&ms(set.profile.unreachable_after.0 / 1_000_000)));
         assert!(said("LINGER").ends_with(&format!("(default: {})", set.linger.as_millis())));
-        assert!(said("LINK").ends_with("(default: auto)") && set.link == LinkWish::Auto);
+        assert!(said("LINK").ends_with("(default: auto)") && set.link == Want::Auto);
         assert!(said("BOARD").ends_with("(default: inline)"));
         assert_eq!(set.board, Board::Inline { guardian: true });
         assert!(said("WAIT").ends_with("(default: adaptive)") && set.wait == WaitMode::Adaptive);

@@ -3,12 +3,12 @@
 use std::net::IpAddr;
 
 use emp_host::limits::INTERFACES_MAX;
-use emp_host::ranked_interfaces;
+use emp_host::{Want, ranked_interfaces};
 use emp_link::service::socket_path;
 use emp_link::{Class, Interface, Ranked};
 
 use crate::log;
-use crate::settings::{LinkWish, Settings};
+use crate::settings::Settings;
 
 /// The kind of link that frames to other machines take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,7 +77,7 @@ pub fn ways(settings: &Settings) -> Vec<Way> {
         Ok(all) => {
             // The service's are as good.
             let packet = may_have_packet(settings.link);
-            if !packet && matches!(settings.link, LinkWish::Auto | LinkWish::Packet) {
+            if !packet && matches!(settings.link, Want::Auto | Want::Packet) {
                 log::inform(
                     "no raw frames (packet): CAP_NET_RAW is missing; datagrams (udp) if allowed",
                 );
@@ -114,10 +114,10 @@ pub fn ways(settings: &Settings) -> Vec<Way> {
 }
 
 /// Raw frames may be had, as far as can be told without an interface.
-fn may_have_packet(link: LinkWish) -> bool {
+fn may_have_packet(link: Want) -> bool {
     match link {
-        LinkWish::Empd | LinkWish::Lent => true,
-        LinkWish::Auto | LinkWish::Packet => may_open_packet_sockets() || socket_path().exists(),
+        Want::Empd | Want::Lent => true,
+        Want::Auto | Want::Packet => may_open_packet_sockets() || socket_path().exists(),
         _ => may_open_packet_sockets(),
     }
 }
@@ -140,7 +140,7 @@ fn aside(all: &[Ranked]) -> impl Iterator<Item = &Ranked> {
 /// way must lead to the same machines. Interfaces with an address come before those without, and of those only the best class is offered
 /// ([`Class`]); likewise datagrams only where raw frames are not to be had. Interfaces that the user names are all offered.
 fn choose(mut all: Vec<Ranked>, settings: &Settings, packet: bool) -> Vec<Way> {
-    if settings.link == LinkWish::Shm {
+    if settings.link == Want::Shm {
         // It needs no interface; but naming one that is not there is a mistake here as well.
         let named = &settings.interfaces;
         let sound = named.is_empty() || all.iter().any(|one| named.contains(&one.interface.name));
@@ -148,14 +148,11 @@ fn choose(mut all: Vec<Ranked>, settings: &Settings, packet: bool) -> Vec<Way> {
         all.retain(|one| one.interface.loopback && sound);
         return all.into_iter().map(|one| Way::of(Kind::Shm, one.interface)).take(1).collect();
     }
-    let packet = packet && settings.link != LinkWish::Udp;
+    let packet = packet && settings.link != Want::Udp;
     let takes_packet = |interface: &Interface| packet && interface.usable_for_packet();
     let takes_udp = |interface: &Interface| {
         let up = interface.up && interface.running;
-        let raw = matches!(
-            settings.link,
-            LinkWish::Packet | LinkWish::Xdp | LinkWish::Lent | LinkWish::Empd
-        );
+        let raw = matches!(settings.link, Want::Packet | Want::Xdp | Want::Lent | Want::Empd);
         !raw && up && interface.ip().is_some()
     };
     all.retain(|one| takes_packet(&one.interface) || takes_udp(&one.interface));
@@ -215,7 +212,7 @@ mod tests {
     use emp_host::Profile;
     use std::time::Duration;
 
-    fn settings(link: LinkWish, interfaces: &[&str]) -> Settings {
+    fn settings(link: Want, interfaces: &[&str]) -> Settings {
         let apart = !interfaces.is_empty();
         let interfaces = interfaces.iter().map(ToString::to_string).collect();
         let linger = Duration::ZERO;
@@ -288,22 +285,22 @@ mod tests {
 
     #[test]
     fn raw_frames_on_cards_come_first() {
-        let auto = settings(LinkWish::Auto, &[]);
+        let auto = settings(Want::Auto, &[]);
         assert_eq!(names(&auto, true), ["eth0"]);
         assert_eq!(names(&auto, false), ["eth0-udp"]);
     }
 
     #[test]
     fn wishes_are_kept() {
-        assert_eq!(names(&settings(LinkWish::Packet, &[]), true), ["eth0"]);
-        assert_eq!(names(&settings(LinkWish::Xdp, &[]), true), ["eth0"]);
-        assert_eq!(names(&settings(LinkWish::Udp, &["br0"]), true), ["br0-udp"]);
-        assert_eq!(names(&settings(LinkWish::Auto, &["lo"]), true), ["lo-udp"]);
-        let three = settings(LinkWish::Auto, &["eth1", "br0", "eth0"]);
+        assert_eq!(names(&settings(Want::Packet, &[]), true), ["eth0"]);
+        assert_eq!(names(&settings(Want::Xdp, &[]), true), ["eth0"]);
+        assert_eq!(names(&settings(Want::Udp, &["br0"]), true), ["br0-udp"]);
+        assert_eq!(names(&settings(Want::Auto, &["lo"]), true), ["lo-udp"]);
+        let three = settings(Want::Auto, &["eth1", "br0", "eth0"]);
         assert_eq!(names(&three, true), ["eth1", "br0", "eth0"]);
-        assert!(names(&settings(LinkWish::Packet, &[]), false).is_empty());
-        assert_eq!(names(&settings(LinkWish::Shm, &["eth0"]), true), ["shm"]);
-        assert!(names(&settings(LinkWish::Shm, &["eth7"]), true).is_empty());
+        assert!(names(&settings(Want::Packet, &[]), false).is_empty());
+        assert_eq!(names(&settings(Want::Shm, &["eth0"]), true), ["shm"]);
+        assert!(names(&settings(Want::Shm, &["eth7"]), true).is_empty());
     }
 
     #[test]
@@ -318,10 +315,10 @@ mod tests {
             };
             ways.iter().map(names).collect::<Vec<_>>()
         };
-        let apart = settings(LinkWish::Auto, &["eth2", "eth0"]);
+        let apart = settings(Want::Auto, &["eth2", "eth0"]);
         assert_eq!(with(&apart), ["eth2", "eth0"]);
         assert_eq!(with(&Settings { apart: false, ..apart }), ["eth2+eth0"]);
-        assert_eq!(with(&settings(LinkWish::Auto, &[])), ["eth0+eth1+eth2"]);
+        assert_eq!(with(&settings(Want::Auto, &[])), ["eth0+eth1+eth2"]);
     }
 
     #[test]
@@ -332,7 +329,7 @@ mod tests {
         ];
         assert_eq!(aside(&all).map(|one| &*one.interface.name).collect::<Vec<_>>(), ["docker0"]);
         let ways = |named: &[&str]| {
-            let ways = choose(all.clone(), &settings(LinkWish::Auto, named), true);
+            let ways = choose(all.clone(), &settings(Want::Auto, named), true);
             ways.iter().map(Way::name).collect::<Vec<_>>()
         };
         assert_eq!(ways(&[]), ["lo-udp"]);

@@ -126,7 +126,7 @@ entry! {
         let tells = info.caps.has(Caps::RMA_EVENT);
         match DomainInner::start(way, format, source, tells, &settings) {
             Ok(inner) => {
-                let (by, at) = (inner.way.kind.name(), inner.address(SERVICE_ENDPOINT));
+                let (by, at) = (inner.face.link_name(), inner.address(SERVICE_ENDPOINT));
                 log::inform(&format!("{name}: frames go by {by}; the first endpoint is {at}"));
                 let domain = Domain {
                     fid: fid(class::DOMAIN, context, &FID),

@@ -38,6 +38,15 @@ pub enum Access {
 }
 
 impl Access {
+    /// Of an atomic that fetches or does not, and has operands or has none.
+    pub const fn of_atomic(fetches: bool, has_operands: bool) -> Self {
+        match (fetches, has_operands) {
+            (false, _) => Self::Written,
+            (true, false) => Self::Read,
+            (true, true) => Self::Both,
+        }
+    }
+
     fn directions(self) -> Directions {
         match self {
             Self::Read => Directions::REMOTE_READ,

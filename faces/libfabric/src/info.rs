@@ -350,19 +350,7 @@ fn build(
     rx.size = hints.rx.map_or(0, |hint| hint.size).max(DEPTH);
     rx.iov_limit = hints.rx.map_or(0, |hint| hint.iov_limit).max(IOV_USUAL);
 
-    ep.kind = FI_EP_RDM;
-    ep.protocol = PROTOCOL;
-    ep.protocol_version = PROTOCOL_VERSION;
-    ep.max_msg_size = MESSAGE_BYTES_MAX;
-    // Of atomics, all that fit are ordered.
-    ep.max_order_raw_size = MESSAGE_BYTES_MAX;
-    ep.max_order_war_size = MESSAGE_BYTES_MAX;
-    ep.max_order_waw_size = MESSAGE_BYTES_MAX;
-    let format = hints.ep.map_or(0, |hint| hint.mem_tag_format);
-    ep.mem_tag_format = if format == 0 { TAG_FORMAT } else { format };
-    ep.tx_ctx_cnt = if hints.ep.is_some_and(shares) { FI_SHARED_CONTEXT } else { 1 };
-    ep.rx_ctx_cnt = 1;
-
+    fill_endpoint(ep, hints);
     fill_domain(domain, way, hints, api_version);
     let newer: *mut FiDomainAttrSince25 = std::ptr::from_mut(domain).wrapping_add(1).cast();
     // SAFETY: the block is so much longer, and all zero is a valid value.
@@ -389,6 +377,21 @@ fn build(
     info.fabric_attr = fabric;
     info.nic = crate::nic::describe(&way.interface).cast();
     Some(info)
+}
+
+fn fill_endpoint(ep: &mut FiEpAttr, hints: &Hints<'_>) {
+    ep.kind = FI_EP_RDM;
+    ep.protocol = PROTOCOL;
+    ep.protocol_version = PROTOCOL_VERSION;
+    ep.max_msg_size = MESSAGE_BYTES_MAX;
+    // Of atomics, all that fit are ordered.
+    ep.max_order_raw_size = MESSAGE_BYTES_MAX;
+    ep.max_order_war_size = MESSAGE_BYTES_MAX;
+    ep.max_order_waw_size = MESSAGE_BYTES_MAX;
+    let format = hints.ep.map_or(0, |hint| hint.mem_tag_format);
+    ep.mem_tag_format = if format == 0 { TAG_FORMAT } else { format };
+    ep.tx_ctx_cnt = if hints.ep.is_some_and(shares) { FI_SHARED_CONTEXT } else { 1 };
+    ep.rx_ctx_cnt = 1;
 }
 
 fn fill_domain(domain: &mut FiDomainAttr, way: &Way, hints: &Hints<'_>, api_version: u32) {

@@ -314,11 +314,7 @@ impl EpInner {
             Ok(target) => target,
             Err(refused) => return refused,
         };
-        let access = match (fetches, operation.has_operands()) {
-            (false, _) => Access::Written,
-            (true, false) => Access::Read,
-            (true, true) => Access::Both,
-        };
+        let access = Access::of_atomic(fetches, operation.has_operands());
         let bytes = datatype.bytes();
         let count = atomic.count;
         let same = |list: Option<&[FiIoc]>| list.is_none_or(|list| self::count(list) == count);

@@ -31,6 +31,19 @@ impl Launched {
     fn flying(op: emp_host::RawOp) -> Self {
         Self { stage: Stage::Flying { op: Some(op), parts: 1 }, owed: None }
     }
+
+    /// The node tells the other side of the message of a write only after the bytes are there. If they may be refused without an end of the
+    /// connection, no receive must be consumed for them.
+    fn tells(&mut self, op: emp_host::RawOp, sent: Result<RawSend, PostError>) {
+        match sent {
+            Ok(RawSend::Flying(_)) => {
+                self.stage = Stage::Flying { op: Some(op), parts: 2 };
+                self.owed = None;
+            }
+            Ok(RawSend::Over(_)) => self.owed = None,
+            Err(_) => {}
+        }
+    }
 }
 
 /// What a refused operation means. `None`: it is to be tried again.
@@ -116,20 +129,12 @@ impl Nic {
                 };
                 let mut launched = Launched::flying(op);
                 launched.owed = work.immediate;
-                // The node tells the other side of the message only after the bytes are there. If they may be refused
-                // without an end of the connection, no receive must be consumed for them.
                 if let Some(immediate) = work.immediate
                     && vi.is_reliable()
                 {
                     let told = (immediate, work.bytes());
-                    match self.tell_of_write(remote, told, synchronous, context) {
-                        Ok(RawSend::Flying(_)) => {
-                            launched.stage = Stage::Flying { op: Some(op), parts: 2 };
-                            launched.owed = None;
-                        }
-                        Ok(RawSend::Over(_)) => launched.owed = None,
-                        Err(_) => {}
-                    }
+                    let sent = self.tell_of_write(remote, told, synchronous, context);
+                    launched.tells(op, sent);
                 }
                 Ok(launched)
             }

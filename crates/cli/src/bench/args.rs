@@ -4,13 +4,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use emp_firmware::limits::INTERFACES_MAX;
 use emp_firmware::{Integrity, Profile};
 use emp_host::Board;
 
 use super::job::{DAEMON, LinkChoice, Pattern, Spec, SubjectKind};
 use super::measure::Effort;
-use super::pair::{MTU_DEFAULT, Pair, SPARES};
+use super::named::first_of;
+use super::pair::{MTU_DEFAULT, Pair, spares_beside};
 use super::subject::Named;
 use super::{Session, cpus, sizes};
 use crate::bail_user;
@@ -62,32 +62,6 @@ pub struct WhereArgs {
     /// Size of the largest packet in bytes [default: the interface's; 1500 in a lab].
     #[arg(long)]
     pub mtu: Option<usize>,
-}
-
-/// The lab's spare interfaces that are not among these.
-pub(super) fn spares_beside(interfaces: &[String]) -> Vec<String> {
-    let spares = SPARES.iter().filter(|spare| !interfaces.iter().any(|name| name == *spare));
-    spares.map(|spare| (*spare).to_owned()).collect()
-}
-
-/// The interface to measure on, and those that EMP takes beside it.
-pub(super) fn first_of(
-    interface: &Option<String>,
-    interfaces: &[String],
-) -> anyhow::Result<(Option<String>, Vec<String>)> {
-    if interfaces.len() > INTERFACES_MAX {
-        bail_user!(
-            "EMP uses at most {INTERFACES_MAX} interfaces together; --interfaces has {}",
-            interfaces.len()
-        );
-    }
-    for (at, name) in interfaces.iter().enumerate() {
-        if interfaces[..at].contains(name) {
-            bail_user!("--interfaces names {name} twice");
-        }
-    }
-    let first = interfaces.first().or(interface.as_ref()).cloned();
-    Ok((first, interfaces.iter().skip(1).cloned().collect()))
 }
 
 /// Frames of a collection that can be chosen: what is owed is counted in 16 bits.

@@ -8,7 +8,6 @@ use std::net::{Ipv4Addr, TcpListener};
 use socket2::{Domain, SockRef, Socket, Type};
 
 use super::job::{Spec, SubjectKind};
-use super::measure::Series;
 pub use crate::measured::CONGESTION_NAMES as NAMES;
 
 /// Those of them that this process may choose for a connection: kernels have them or not, and allow them to everybody or to root.
@@ -78,11 +77,6 @@ pub fn fastest<T>(
         }
     }
     chosen
-}
-
-/// The same of series.
-pub fn fastest_series(specs: &[Spec], all: Vec<Series>) -> Vec<Series> {
-    fastest(all, |series| specs[series.subject].kind, Series::speed)
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::calls::Script;
 use super::job::{Job, Spec};
 use super::lifeline::{self, Lost};
-use super::subject::End;
+use super::subject::{Card, End};
 use super::verify;
 use crate::{bail_user, error};
 
@@ -32,32 +32,6 @@ const LINE_BYTES_MAX: u64 = 64 << 10;
 
 /// How long to try to reach the peer.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
-
-/// What one end opened for one subject, as far as the other end must know it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Card {
-    /// The links that really carry the frames, best first.
-    pub links: Vec<String>,
-    /// Its Ethernet address, if it has a packet link.
-    pub mac: Option<[u8; 6]>,
-    /// The port of its UDP link, if it has one.
-    pub udp_port: Option<u16>,
-    /// The number of its shared-memory link, if it has one.
-    pub shm: Option<u64>,
-    /// The port where it takes its TCP connection.
-    pub tcp_port: Option<u16>,
-    /// The address of that port, if it is not the one that the control connection goes to.
-    #[serde(default)]
-    pub tcp_address: Option<IpAddr>,
-    /// EMP's or the bare link's identity.
-    pub node: Option<u64>,
-    /// Largest frame of its link in bytes.
-    pub frame_bytes_max: Option<usize>,
-    /// Largest frame in bytes that its bare link has cut and put together.
-    pub long_frame_bytes: Option<usize>,
-    /// Its address as the face has it, if it is reached through one.
-    pub fabric: Option<Vec<u8>>,
-}
 
 /// What a client asks.
 #[derive(Clone, Debug, Serialize, Deserialize)]

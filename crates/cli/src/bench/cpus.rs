@@ -2,7 +2,6 @@
 
 use emp_host::stay_on_cpu;
 
-use super::pair::{parse_cpu_list, usable_cpus};
 use crate::bail_user;
 use crate::error::user_error;
 use crate::process;
@@ -53,6 +52,20 @@ pub fn settle(cpus: Option<[usize; 2]>) -> anyhow::Result<Option<usize>> {
     Ok(Some(other))
 }
 
+/// The CPUs that this process may use.
+pub fn usable_cpus() -> Vec<usize> {
+    parse_cpu_list(&process::own_status("Cpus_allowed_list").unwrap_or_default())
+}
+
+/// Numbers in the kernel's notation: `0-3,8`.
+fn parse_cpu_list(text: &str) -> Vec<usize> {
+    let ranges = text.split(',').filter_map(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        Some(first.trim().parse().ok()?..=last.trim().parse().ok()?)
+    });
+    ranges.flatten().collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -73,5 +86,13 @@ mod tests {
             let error = of(cpus, board).unwrap_err();
             assert!(error.is::<UserError>() && error.to_string().contains(says), "{error}");
         }
+    }
+
+    #[test]
+    fn cpu_lists() {
+        assert_eq!(parse_cpu_list("0-1"), [0, 1]);
+        assert_eq!(parse_cpu_list("3"), [3]);
+        assert_eq!(parse_cpu_list("0-2,8,10-11\n"), [0, 1, 2, 8, 10, 11]);
+        assert!(parse_cpu_list("").is_empty());
     }
 }

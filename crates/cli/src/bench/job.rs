@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use emp_host::Want;
 use emp_link::{FaultPlan, FaultPlanError};
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +28,21 @@ pub enum LinkChoice {
     Udp,
     /// Memory shared by two processes of one user on one machine.
     Shm,
+}
+
+impl LinkChoice {
+    /// What it is called by those who choose links.
+    pub const fn want(self) -> Want {
+        match self {
+            Self::Auto => Want::Auto,
+            Self::Packet => Want::Packet,
+            Self::Lent => Want::Lent,
+            Self::Empd => Want::Empd,
+            Self::Xdp => Want::Xdp,
+            Self::Udp => Want::Udp,
+            Self::Shm => Want::Shm,
+        }
+    }
 }
 
 impl fmt::Display for LinkChoice {

@@ -3,9 +3,9 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener};
 use std::time::Duration;
 
-use super::args::first_of;
-use super::control::{self, Answer, Card, Control, Request};
-use super::subject::{self, Named, Place, Role, Subject};
+use super::control::{self, Answer, Control, Request};
+use super::named::first_of;
+use super::subject::{self, Card, Named, Place, Role, Subject};
 use crate::error::{UserError, print};
 use crate::{bail_user, error};
 

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use super::congestion;
-use super::job::{Job, Measure, Pattern};
+use super::job::{Job, Measure, Pattern, Spec};
 use super::session::Session;
 use super::stats;
 
@@ -127,7 +127,7 @@ pub fn alternate(
             tick(series);
         }
     }
-    Ok(congestion::fastest_series(session.specs(), all))
+    Ok(fastest_series(session.specs(), all))
 }
 
 /// Finds how many messages fill a slice, by doing more and more of them; warms everything up on the way.
@@ -147,6 +147,11 @@ fn calibrate(
         job.count = wanted.clamp(2 * job.count, 32 * job.count).min(COUNT_MAX);
     }
     Ok(job)
+}
+
+/// Of series at one size, those of TCP that were the fastest of their kind, and all others ([`congestion::fastest`]).
+pub fn fastest_series(specs: &[Spec], all: Vec<Series>) -> Vec<Series> {
+    congestion::fastest(all, |series| specs[series.subject].kind, Series::speed)
 }
 
 #[cfg(test)]

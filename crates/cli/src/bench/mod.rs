@@ -17,6 +17,7 @@ mod listen;
 mod logp;
 mod measure;
 mod mpi;
+mod named;
 mod netpipe;
 mod overlap;
 mod pair;
@@ -31,15 +32,17 @@ mod sizes;
 mod stages;
 mod stats;
 mod subject;
+mod verified;
 mod verify;
 mod verify_pairs;
 mod verify_run;
 mod work;
 
+pub use cpus::usable_cpus;
 pub use environment::{links, load, note_conditions};
 pub use job::{LinkChoice, Spec};
 pub use measure::Effort;
-pub use pair::{MTU_DEFAULT, Pair, usable_cpus};
+pub use pair::{MTU_DEFAULT, Pair};
 pub use pattern::{Work, measure_sizes};
 pub use progress::Progress;
 pub use results::write_json;
@@ -47,7 +50,8 @@ pub use session::Session;
 pub use sizes::parse_one as parse_size;
 pub use stages::{Costs as StageCosts, measure as measure_stages};
 pub use subject::Named;
-pub use verify_run::{outcome as verify_outcome, plan as verify_plan};
+pub use verified::outcome as verify_outcome;
+pub use verify_run::plan as verify_plan;
 
 use crate::measured::Pattern;
 

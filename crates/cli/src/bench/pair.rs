@@ -8,16 +8,21 @@ use std::thread;
 
 use anyhow::{Context, bail};
 
-use super::args::spares_beside;
+use super::cpus::usable_cpus;
 use super::listen::GREETING;
 use crate::lab::{Plan, PrivateLab, Topology};
-use crate::process;
 
 /// MTU of a lab unless asked for another: ordinary Ethernet's.
 pub const MTU_DEFAULT: usize = 1500;
 
 /// The interfaces of either host at the second and third cable, where there are such.
 pub const SPARES: [&str; 2] = ["emp1", "emp2"];
+
+/// The lab's spare interfaces that are not among these.
+pub fn spares_beside(interfaces: &[String]) -> Vec<String> {
+    let spares = SPARES.iter().filter(|spare| !interfaces.iter().any(|name| name == *spare));
+    spares.map(|spare| (*spare).to_owned()).collect()
+}
 
 /// A lab with a listener in it.
 pub struct Pair {
@@ -62,7 +67,7 @@ impl Pair {
         let lab = PrivateLab::create(plan)?;
         if services {
             lab.start_services()?;
-            emp_link::service::name_socket(lab.service_socket(0));
+            emp_link::service::name_socket(lab.service_place());
         }
         let host = lab.host("1")?;
         let program = env::current_exe().context("finding this program")?;
@@ -118,20 +123,6 @@ fn cores() -> Option<(usize, usize)> {
     Some((*allowed.first()?, *allowed.get(1)?))
 }
 
-/// The CPUs that this process may use.
-pub fn usable_cpus() -> Vec<usize> {
-    parse_cpu_list(&process::own_status("Cpus_allowed_list").unwrap_or_default())
-}
-
-/// Numbers in the kernel's notation: `0-3,8`.
-pub(super) fn parse_cpu_list(text: &str) -> Vec<usize> {
-    let ranges = text.split(',').filter_map(|range| {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        Some(first.trim().parse().ok()?..=last.trim().parse().ok()?)
-    });
-    ranges.flatten().collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,13 +133,5 @@ mod tests {
         for host in &plan.hosts {
             assert_eq!([&host.interfaces[1].name, &host.interfaces[2].name], SPARES);
         }
-    }
-
-    #[test]
-    fn cpu_lists() {
-        assert_eq!(parse_cpu_list("0-1"), [0, 1]);
-        assert_eq!(parse_cpu_list("3"), [3]);
-        assert_eq!(parse_cpu_list("0-2,8,10-11\n"), [0, 1, 2, 8, 10, 11]);
-        assert!(parse_cpu_list("").is_empty());
     }
 }

@@ -103,6 +103,7 @@ fn group(pattern: Pattern, size: usize, specs: Vec<Spec>, bars: Vec<Bar>) -> Gro
 
 /// All promises that are measured within seconds. What EMP chooses by itself (`auto`) is meant where no link is named, and by TCP
 /// the one under the congestion control that it is faster with.
+#[expect(clippy::too_many_lines, reason = "a table")]
 pub fn all() -> Vec<Group> {
     use Pattern::{Pingpong, Rate, Stream};
     use Value::{Alone, Difference, Means, Ratio};

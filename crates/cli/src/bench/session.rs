@@ -7,10 +7,10 @@ use anyhow::{anyhow, bail};
 
 use super::calls::{Script, Tally};
 use super::congestion;
-use super::control::{Answer, Card, Control, Request, Silent, hello};
+use super::control::{Answer, Control, Request, Silent, hello};
 use super::job::{Job, LinkChoice, Measure, Spec};
 use super::lifeline::Lost;
-use super::subject::{self, End, Named, Place, Role, Subject};
+use super::subject::{self, Card, End, Named, Place, Role, Subject};
 use super::verify;
 use crate::bail_user;
 use crate::error::UserError;

@@ -15,8 +15,8 @@ use super::progress::Progress;
 use super::results::{Results, Row};
 use super::session::Session;
 use super::subject::Named;
+use super::verified::{outcome, row};
 use super::verify::{Plan, Tally};
-use super::verify_run::{outcome, row};
 use crate::error::print;
 use crate::lab::{Host, PrivateLab, Shape, Topology};
 

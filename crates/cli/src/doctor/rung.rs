@@ -3,8 +3,7 @@
 use std::io;
 
 use emp_host::limits::INTERFACES_MAX;
-use emp_host::{PathCosts, measure_paths};
-use emp_link::service::{ServiceLink, ServiceOptions, socket_path};
+use emp_host::{PassedBy, PathCosts, RawFrames, RawWay, measure_paths};
 use emp_link::{Class, PacketLink, PacketOptions, Ranked};
 use emp_wire::NodeId;
 use serde::Serialize;
@@ -84,19 +83,18 @@ fn try_it(interface: &Interface) -> Rung {
 
 /// Where this process may open no packet socket, the service may have one for it.
 fn by_service(rung: &mut Rung) {
-    let lent = PacketOptions {
-        lender: Some(socket_path()),
-        ..PacketOptions::new(&rung.interface, TRIAL_TAG)
-    };
-    let why_not = match PacketLink::open(&lent) {
-        Ok(_) => {
+    let frames = RawFrames::new(&rung.interface, NodeId(TRIAL_NODE));
+    let mut why_not = String::new();
+    let opened = frames.open(&[RawWay::Lent, RawWay::Served], |passed| {
+        if let PassedBy::Failed(error) = passed {
+            why_not = error.problem;
+        }
+    });
+    match opened {
+        Ok(link) if link.capabilities().kind == "packet" => {
             (rung.link, rung.better) = (Some("lent"), None);
             rung.reason = "empd lends a packet socket on it".into();
-            return;
         }
-        Err(error) => error.problem,
-    };
-    match ServiceLink::open(&ServiceOptions::new(&rung.interface, NodeId(TRIAL_NODE))) {
         Ok(_) => {
             rung.link = Some("empd");
             rung.reason = format!("empd sends and receives on it; it lends no socket: {why_not}");
@@ -107,7 +105,6 @@ fn by_service(rung: &mut Rung) {
 
 /// A node that no other is likely to be, for a moment.
 const TRIAL_NODE: u64 = 0xD0C7_0125_7E57_0001;
-const TRIAL_TAG: u16 = NodeId(TRIAL_NODE).destination_tag();
 
 /// What further nodes on the interface cost each frame, found out with two.
 fn many_nodes(interface: &str) -> &'static str {

@@ -103,7 +103,7 @@ fn become_inside(
     let state = reach(name)?;
     let found = Host::find(&state, host)?;
     let mut entrance = found.entrance()?;
-    command.envs(services::environment(&state, found.index()));
+    command.envs(services::environment(&state));
     if let Some(cpu) = cpu {
         entrance = entrance.on_cpu(cpu)?;
     }

@@ -56,9 +56,9 @@ impl PrivateLab {
         relays::start(self.guard.state(), services::Life::Thread)
     }
 
-    /// Where a host's listens.
-    pub fn service_socket(&self, host: usize) -> std::path::PathBuf {
-        self.guard.state().service_socket(host)
+    /// Where they listen, each in its namespace.
+    pub fn service_place(&self) -> std::path::PathBuf {
+        self.guard.state().service_place()
     }
 
     /// What was made.
@@ -111,11 +111,6 @@ impl<'lab> Host<'lab> {
                 bail_user!("lab {} has no host {text}; it has {}", state.name, names.join(", "))
             }
         }
-    }
-
-    /// Its place in the plan.
-    pub fn index(&self) -> usize {
-        self.index
     }
 
     /// Its name, which is also its host name.
@@ -181,7 +176,7 @@ impl<'lab> Host<'lab> {
     ) -> anyhow::Result<Command> {
         let mut command = Command::new(program);
         command.env(state::NAME_VARIABLE, &self.state.name);
-        command.envs(services::environment(self.state, self.index));
+        command.envs(services::environment(self.state));
         entrance.dying_with_parent().attach(&mut command);
         Ok(command)
     }

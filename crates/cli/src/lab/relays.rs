@@ -27,7 +27,7 @@ pub fn start(state: &State, life: Life) -> anyhow::Result<()> {
         if planned.interfaces.len() < 2 {
             continue;
         }
-        let log = state.relay_log(index);
+        let log = state.log(index, "relay");
         let entrance = Host::of(state, index).entrance()?;
         let entrance = if life == Life::Thread { entrance.dying_with_parent() } else { entrance };
         let mut command = Command::new(&program);

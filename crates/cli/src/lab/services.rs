@@ -40,8 +40,8 @@ pub fn start(state: &State, life: Life) -> anyhow::Result<()> {
     fs::write(&file, CONFIGURATION).with_context(|| file.display().to_string())?;
     let mut started = Vec::new();
     for index in 0..state.plan.hosts.len() {
-        let path = state.service_socket(index);
-        let log = path.with_extension("log");
+        let path = state.service_socket(index).context("the lab has lost a host")?;
+        let log = state.log(index, "empd");
         let host = Host::of(state, index);
         let entrance = host.entrance()?;
         let entrance = if life == Life::Thread { entrance.dying_with_parent() } else { entrance };
@@ -67,10 +67,10 @@ pub fn start(state: &State, life: Life) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What leads programs on a host to its service, if it has one.
-pub fn environment(state: &State, index: usize) -> Option<(&'static str, PathBuf)> {
-    let path = state.service_socket(index);
-    path.exists().then_some((SOCKET_VARIABLE, path))
+/// What leads programs to the service of their host, if there are such. It is the same on each host, as launchers of MPI's ranks hand the first's
+/// environment to all.
+pub fn environment(state: &State) -> Option<(&'static str, PathBuf)> {
+    state.service_file("toml").exists().then(|| (SOCKET_VARIABLE, state.service_place()))
 }
 
 /// The service's program: beside this one, where a build puts both, or where `make install` does.

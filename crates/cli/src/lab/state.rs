@@ -7,6 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use emp_link::service::{NAMESPACE_TOKEN, in_namespace};
 use serde::{Deserialize, Serialize};
 
 use super::plan::{Place, Plan};
@@ -76,20 +77,26 @@ impl State {
         Path::new(STATE_DIR).join(format!("lab-{}.hosts", self.name))
     }
 
-    /// Where the service of a host listens, if it has one.
-    pub fn service_socket(&self, host: usize) -> PathBuf {
+    /// Where the service of each host listens, if it has one: the same for all, with [`NAMESPACE_TOKEN`] in it.
+    pub fn service_place(&self) -> PathBuf {
+        Path::new(STATE_DIR).join(format!("lab-{}.{NAMESPACE_TOKEN}.empd", self.name))
+    }
+
+    /// Where that of one host listens. `None`: the host is not there.
+    pub fn service_socket(&self, host: usize) -> Option<PathBuf> {
+        let number = inode(&self.namespace(Place::Host(host)))?;
+        Some(in_namespace(&self.service_place(), number))
+    }
+
+    /// What is said by a service or a relay of a host, if it has one.
+    pub fn log(&self, host: usize, of: &str) -> PathBuf {
         let name = self.plan.hosts.get(host).map_or("", |host| host.name.as_str());
-        Path::new(STATE_DIR).join(format!("lab-{}.{name}.empd", self.name))
+        Path::new(STATE_DIR).join(format!("lab-{}.{name}.{of}.log", self.name))
     }
 
     /// A file that the services of all hosts share.
     pub fn service_file(&self, kind: &str) -> PathBuf {
         Path::new(STATE_DIR).join(format!("lab-{}.empd.{kind}", self.name))
-    }
-
-    /// What the relay of a host says, if it has one.
-    pub fn relay_log(&self, host: usize) -> PathBuf {
-        self.service_socket(host).with_extension("relay")
     }
 
     /// Claims the lab's name and writes the record; fails if there is such a lab.
@@ -134,12 +141,13 @@ impl State {
 
     /// Forgets the lab. To be called when nothing of it is left.
     pub fn remove(&self) -> anyhow::Result<()> {
-        let sockets = (0..self.plan.hosts.len()).map(|host| self.service_socket(host));
-        let services = sockets
-            .flat_map(|path| [path.with_extension("log"), path.with_extension("relay"), path]);
+        let numbers = self.namespaces.iter().filter_map(|namespace| namespace.inode);
+        let sockets = numbers.map(|number| in_namespace(&self.service_place(), number));
+        let hosts = 0..self.plan.hosts.len();
+        let logs = hosts.flat_map(|host| [self.log(host, "empd"), self.log(host, "relay")]);
         // The record last: with it, what is left can be found.
         let files = [self.service_file("toml"), self.hosts_file(), file(&self.name)];
-        for path in services.chain(files) {
+        for path in sockets.chain(logs).chain(files) {
             match fs::remove_file(&path) {
                 Err(error) if error.kind() != ErrorKind::NotFound => {
                     return Err(error).context(path.display().to_string());

@@ -203,48 +203,8 @@ fn ended(node: &Snapshot, peer: &Peer, how: PeerState, now: u64) -> String {
 /// A peer that is there.
 fn met(node: &Snapshot, peer: &Peer, other: Option<&Snapshot>, now: u64) -> String {
     let (me, you) = (show::node(node), show::peer(peer));
-    let since = show::ago(now, peer.out_since);
     if peer.out_since > 0 {
-        if peer.out_frames > 0 && now.saturating_sub(peer.heard) > SILENT {
-            return format!(
-                "{me} waits since {since} for {you}, of which nothing was heard for {}: its process is stopped or has ended, or its host cannot be reached; look there \
-                 with emp nodes, and here with emp doctor --peer HOST; it is given up {} after its last sign of life",
-                heard(peer, now),
-                show::span(u64::from(node.identity.patience_ms) * 1_000_000)
-            );
-        }
-        let lost = |note: &&emp_state::Note| {
-            note.node == peer.node
-                && now.saturating_sub(note.at) < LATELY
-                && note.text.show().contains("bytes")
-        };
-        if peer.out_timeouts > 1
-            && let Some(note) = node.notes.iter().rev().find(lost)
-        {
-            return format!(
-                "{me} waits since {since} for {you}: {}; compare ip link on both hosts",
-                note.text
-            );
-        }
-        if peer.out_refusals > 0 {
-            return format!(
-                "{me} waits since {since} for {you}, which has no room for its messages: it is {you}'s turn to receive them"
-            );
-        }
-        if peer.out_awaiting > 0 && peer.out_frames == 0 {
-            return format!(
-                "{me} waits since {since} for {you}, which has all that was sent and whose program has not received it: it is {you}'s turn{}",
-                hint(other)
-            );
-        }
-        return format!(
-            "{me} waits since {since} for {you} to acknowledge {} frames, {} messages are under way, and the timer ran {} times: frames are lost on \
-             the way, or {you} does not run{}",
-            peer.out_frames,
-            peer.out_messages,
-            peer.out_timeouts,
-            hint(other)
-        );
+        return sending(node, peer, other, now);
     }
     let since = show::ago(now, peer.in_since);
     if peer.in_receives > 0 && peer.in_messages == peer.in_unexpected {
@@ -281,6 +241,52 @@ fn met(node: &Snapshot, peer: &Peer, other: Option<&Snapshot>, now: u64) -> Stri
     format!(
         "{me} waits for nothing of {you}{anyone}; it was heard {} ago",
         show::ago(now, peer.heard)
+    )
+}
+
+/// A peer that is to acknowledge something.
+fn sending(node: &Snapshot, peer: &Peer, other: Option<&Snapshot>, now: u64) -> String {
+    let (me, you) = (show::node(node), show::peer(peer));
+    let since = show::ago(now, peer.out_since);
+    if peer.out_frames > 0 && now.saturating_sub(peer.heard) > SILENT {
+        return format!(
+            "{me} waits since {since} for {you}, of which nothing was heard for {}: its process is stopped or has ended, or its host cannot be reached; look there \
+             with emp nodes, and here with emp doctor --peer HOST; it is given up {} after its last sign of life",
+            heard(peer, now),
+            show::span(u64::from(node.identity.patience_ms) * 1_000_000)
+        );
+    }
+    let lost = |note: &&emp_state::Note| {
+        note.node == peer.node
+            && now.saturating_sub(note.at) < LATELY
+            && note.text.show().contains("bytes")
+    };
+    if peer.out_timeouts > 1
+        && let Some(note) = node.notes.iter().rev().find(lost)
+    {
+        return format!(
+            "{me} waits since {since} for {you}: {}; compare ip link on both hosts",
+            note.text
+        );
+    }
+    if peer.out_refusals > 0 {
+        return format!(
+            "{me} waits since {since} for {you}, which has no room for its messages: it is {you}'s turn to receive them"
+        );
+    }
+    if peer.out_awaiting > 0 && peer.out_frames == 0 {
+        return format!(
+            "{me} waits since {since} for {you}, which has all that was sent and whose program has not received it: it is {you}'s turn{}",
+            hint(other)
+        );
+    }
+    format!(
+        "{me} waits since {since} for {you} to acknowledge {} frames, {} messages are under way, and the timer ran {} times: frames are lost on \
+         the way, or {you} does not run{}",
+        peer.out_frames,
+        peer.out_messages,
+        peer.out_timeouts,
+        hint(other)
     )
 }
 

@@ -469,3 +469,18 @@ fn carrier(name: &str) -> Result<emp_link::service::protocol::Carrier, String> {
     let mtu = found.mtu.try_into().unwrap_or(u32::MAX);
     Ok(emp_link::service::protocol::Carrier { index: found.index, mtu, mac })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_this_one_by_number_and_user() {
+        let user = nix::unistd::geteuid().as_raw();
+        let process = std::process::id() as i32;
+        let own = socket::Peer { user, group: 0, process, groups: Vec::new() };
+        assert!(is_own(&own));
+        assert!(!is_own(&socket::Peer { user: user + 1, ..own.clone() }), "its number was reused");
+        assert!(!is_own(&socket::Peer { process: process + 1, ..own }));
+    }
+}

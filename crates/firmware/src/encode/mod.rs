@@ -197,6 +197,7 @@ fn write_short(
 }
 
 /// The same, however long it is.
+#[expect(clippy::too_many_lines, reason = "most of it is one closure, on the way of every frame")]
 fn any_frame(
     batch: &mut TransmitBatch,
     line: &Line<'_>,

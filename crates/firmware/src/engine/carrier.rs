@@ -3,6 +3,9 @@
 
 use alloc::vec::Vec;
 
+use emp_wire::Epoch;
+
+use crate::descriptor::Status;
 use crate::engine::Firmware;
 use crate::link::LinkIndex;
 use crate::pair::Peers;
@@ -125,6 +128,35 @@ impl Firmware {
         if self.carriers.away_since.iter().all(Option::is_none) {
             self.carriers.away_since.clear();
         }
+    }
+
+    /// Links of which the node was told that nothing will cross them soon, as a cable's outage may be over: operations that wait for a peer which is
+    /// reached by these alone, or is looked for by these alone, end (`RESEND-8`). Its address is known still, should it be asked for again.
+    #[cold]
+    pub fn give_up_cut_off(&mut self, now: Time, is_cut_off: impl Fn(LinkIndex) -> bool) {
+        let out = (0..self.links.len()).filter(|index| !self.links[*index].reads_memory);
+        let nowhere = out.map(|index| is_cut_off(LinkIndex(index as u8))).reduce(|a, b| a && b);
+        let owing = self.peers_owing();
+        for peer in 0..self.peers.len() {
+            let entry = &self.peers[peer];
+            let waits = self.send.is_active(peer)
+                || self.receive.fetches_from(peer)
+                || owing.binary_search(&peer).is_ok();
+            if !waits || entry.node == self.peers.own {
+                continue;
+            }
+            if entry.remote_epoch == Epoch::UNKNOWN {
+                if nowhere == Some(true) {
+                    self.give_up(now, peer, Status::NotFound);
+                }
+                continue;
+            }
+            let all = self.peers.paths(peer).each().map(|(_, (link, _))| is_cut_off(link));
+            if all.reduce(|a, b| a && b) == Some(true) {
+                self.give_up(now, peer, Status::Unreachable);
+            }
+        }
+        self.relay(now);
     }
 
     /// How long a node may be looked for without an answer now.

@@ -114,6 +114,24 @@ impl Firmware {
         Ok(())
     }
 
+    /// Whoever spoke and was asked who it is has answered. What it says may never show that: the first frame of a message does, but not in slices.
+    fn meet_stranger(
+        &mut self,
+        now: Time,
+        (link, from): (LinkIndex, LinkAddress),
+        header: &Header,
+        hello: &Hello,
+    ) {
+        let epochs = header.destination_epoch == self.peers.own_epoch.check()
+            && header.source_epoch.check() != 0;
+        if self.routes.was_stranger(hello.nonce)
+            && epochs
+            && let Some(peer) = self.add_peer(now, hello.node)
+        {
+            self.meet(now, peer, header.source_epoch, (link, from), hello.largest.here());
+        }
+    }
+
     /// Believes an answer only if it was asked for (`HELLO-2`).
     fn on_reply(
         &mut self,
@@ -135,15 +153,8 @@ impl Firmware {
         };
         if self.routes.was_asked(hello.nonce) {
             self.routes.hint(hello.node, link, from);
-            let epochs = header.destination_epoch == self.peers.own_epoch.check()
-                && header.source_epoch.check() != 0;
-            // What it says may never show who it is: the first frame of a message does, but not in slices.
-            if self.routes.was_stranger(hello.nonce)
-                && epochs
-                && known.is_none()
-                && let Some(peer) = self.add_peer(now, hello.node)
-            {
-                self.meet(now, peer, header.source_epoch, (link, from), hello.largest.here());
+            if known.is_none() {
+                self.meet_stranger(now, (link, from), header, hello);
             }
             self.push_event(found(hello.name()));
             return Ok(());
@@ -184,28 +195,41 @@ impl Firmware {
             self.send.met(peer);
             self.push_event(found(hello.name()));
         } else if remote == epoch {
-            self.send.met(peer);
-            let failed = self.peers.is_first_failed(peer, link);
-            if failed || self.routes.searches.contains(peer) {
-                self.peers.set_route(now, peer, (link, from), told);
-                self.note_lanes(peer);
-                self.routes.searches.stop(peer);
-                self.send.found(peer, now);
-            } else if moved {
-                self.peers.moved(now, peer, (link, from), told);
-                self.note_lanes(peer);
-                self.send.found(peer, now);
-            }
-            if failed {
-                self.counters.count(Counter::PathsFound);
-                self.push_event(NodeEvent::PathFound { node: hello.node, link });
-            }
+            self.found_again(now, peer, (link, from), told, moved);
             let arrived = ReplyWord::parse(header.word).arrived_bytes;
             self.told_limit(now, peer, (link, from), told, arrived);
         } else {
             self.restarted(now, peer, epoch, (link, from), told);
         }
         Ok(())
+    }
+
+    /// A peer that was met has answered from an address, which is another than before if it `moved`.
+    fn found_again(
+        &mut self,
+        now: Time,
+        peer: u32,
+        (link, from): (LinkIndex, LinkAddress),
+        told: u16,
+        moved: bool,
+    ) {
+        self.send.met(peer);
+        let failed = self.peers.is_first_failed(peer, link);
+        if failed || self.routes.searches.contains(peer) {
+            self.peers.set_route(now, peer, (link, from), told);
+            self.note_lanes(peer);
+            self.routes.searches.stop(peer);
+            self.send.found(peer, now);
+        } else if moved {
+            self.peers.moved(now, peer, (link, from), told);
+            self.note_lanes(peer);
+            self.send.found(peer, now);
+        }
+        if failed {
+            let node = self.peers[peer].node;
+            self.counters.count(Counter::PathsFound);
+            self.push_event(NodeEvent::PathFound { node, link });
+        }
     }
 
     /// A peer's epoch and address are known, and that it takes frames of `told` bytes there: the pair can speak.

@@ -456,10 +456,8 @@ impl Firmware {
         }
     }
 
-    /// Asks silent peers that owe us data whether they are still there, and gives up those that were silent too long
-    /// (`RESEND-3`).
-    fn look_after(&mut self, now: Time) {
-        self.watch_at = None;
+    /// Peers that owe this node something, in order.
+    pub(crate) fn peers_owing(&mut self) -> Vec<u32> {
         let mut owing: Vec<u32> = self.receive.peers_with_arrivals();
         owing.extend(self.send.peers_awaited());
         for node in self.receive.awaited_nodes() {
@@ -467,6 +465,14 @@ impl Firmware {
         }
         owing.sort_unstable();
         owing.dedup();
+        owing
+    }
+
+    /// Asks silent peers that owe us data whether they are still there, and gives up those that were silent too long
+    /// (`RESEND-3`).
+    fn look_after(&mut self, now: Time) {
+        self.watch_at = None;
+        let owing = self.peers_owing();
         let now_ms = milliseconds(now);
         let span_ms = |span: Span| milliseconds(Time(span.0));
         let silence_ms = span_ms(self.profile.unreachable_after);

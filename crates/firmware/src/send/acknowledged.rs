@@ -180,21 +180,17 @@ impl SendSide {
         }
         let entry = &mut self.peers[peer];
         let sent_end = entry.next;
-        let Some(active) = entry.active.as_deref_mut() else {
-            if cumulative.since(sent_end) > 0 {
-                self.counters.count(Counter::DropBadAck);
-            }
-            return false;
-        };
-        let ahead = cumulative.since(active.unacked);
-        if cumulative.since(sent_end) > 0 || !acknowledges_only_sent(active, cumulative) {
+        let too_far = cumulative.since(sent_end) > 0;
+        let active = entry.active.as_deref_mut();
+        let knows = |active: &Active| !too_far && acknowledges_only_sent(active, cumulative);
+        if active.as_deref().map_or(too_far, |active| !knows(active)) {
             self.counters.count(Counter::DropBadAck);
             return false;
         }
-        let sack = explicit
-            .as_ref()
-            .map(|ack| &ack.sack)
-            .filter(|words| words.iter().any(|word| *word != 0));
+        let Some(active) = active else { return false };
+        let ahead = cumulative.since(active.unacked);
+        let sack = explicit.as_ref().map(|ack| &ack.sack);
+        let sack = sack.filter(|words| words.iter().any(|word| *word != 0));
         let untaken = explicit.and_then(|ack| untaken(active, cumulative, &ack));
         // Looked up before its place may be taken by another frame.
         let latest = explicit.and_then(|ack| latest(active, sent_end, ack.latest));

@@ -443,6 +443,7 @@ mod tests {
 
     /// One that served another peer is as new for the next. Every field is named, so that none is forgotten.
     #[test]
+    #[expect(clippy::too_many_lines, reason = "each field is named")]
     fn a_restart_forgets_everything() {
         let now = Time(5);
         let mut active = Active::new();

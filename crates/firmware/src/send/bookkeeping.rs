@@ -36,6 +36,15 @@ pub(super) const fn handle(index: u32, generation: u32) -> u32 {
     generation << NAME_INDEX_BITS | index & (OPERATIONS_MAX as u32 - 1)
 }
 
+/// Why a message is refused whose frame could not be built.
+const fn refusal(error: EncodeError) -> PostError {
+    match error {
+        EncodeError::Full => PostError::Busy,
+        EncodeError::Unsendable => PostError::TooLong,
+        EncodeError::Fault => PostError::MemoryFault,
+    }
+}
+
 impl SendSide {
     /// Queues a message, to be sent in its turn. What of it was copied before is in a chain.
     pub(crate) fn post(
@@ -131,12 +140,7 @@ impl SendSide {
             Ok(built) => built,
             Err(error) => {
                 cold_path();
-                let error = match error {
-                    EncodeError::Full => PostError::Busy,
-                    EncodeError::Unsendable => PostError::TooLong,
-                    EncodeError::Fault => PostError::MemoryFault,
-                };
-                return self.refuse(chain, error);
+                return self.refuse(chain, refusal(error));
             }
         };
         let now = depart(out.batch, lends && copied);

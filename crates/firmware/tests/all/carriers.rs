@@ -95,3 +95,39 @@ fn a_peer_that_is_back_is_not_kept_waiting() {
     let after = wait(&mut real);
     assert!(after < usual / 4, "the carrier is back: {after} of {usual} steps");
 }
+
+/// Of links that nothing will cross soon: whoever is reached by another goes on being waited for, the others are not.
+#[test]
+fn who_is_cut_off_is_waited_for_no_longer() {
+    let mut real = waiting();
+    real.firmware.give_up_cut_off(real.now, |link| link == LinkIndex(1));
+    assert!(!is_over(&mut real, 100), "it is reached by the first");
+    carrier(&mut real, 0, false);
+    real.firmware.give_up_cut_off(real.now, |link| link == LinkIndex(0));
+    assert!(is_over(&mut real, 0), "it ends at once");
+    // What is posted then ends likewise, once nobody can be looked for by any link; a receive from a peer that was met, too.
+    real.done.clear();
+    let (met, stranger) = (Forged::new(2), Forged::new(3));
+    real.send(&met, 100);
+    real.send(&stranger, 100);
+    real.firmware.give_up_cut_off(real.now, |link| link == LinkIndex(0));
+    real.pass(Span::ms(10));
+    assert!(real.done.is_empty(), "the second link may lead there: {:?}", real.done);
+    real.firmware.give_up_cut_off(real.now, |_| true);
+    real.pass(Span::ms(10));
+    let ended = real.done.iter().filter(|end| end.status == Status::NotFound).count();
+    assert_eq!(ended, 2, "{:?}", real.done);
+}
+
+/// A receive from a peer of which nothing else is due ends with it; one from anybody waits on.
+#[test]
+fn a_receive_from_who_is_cut_off_ends() {
+    let mut real = Real::new(&Profile::DEFAULT);
+    let peer = Forged::met(2, &mut real);
+    let from = Selector { from: peer.node, ..Selector::bits(7) };
+    let (of_it, of_anybody) = (real.receive(from, 10), real.receive(Selector::bits(8), 10));
+    real.firmware.give_up_cut_off(real.now, |_| true);
+    real.pass(Span::ms(10));
+    let ended: Vec<_> = real.done.iter().map(|end| (end.op, end.status)).collect();
+    assert_eq!(ended, [(of_it, Status::Unreachable)], "not {of_anybody:?}");
+}

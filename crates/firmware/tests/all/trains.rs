@@ -103,6 +103,22 @@ fn pieces(start: u64, bytes: u64, piece: u64) -> SegmentList {
     SegmentList::new(&cut).unwrap()
 }
 
+fn post(pair: &mut Pair, from: usize, segments: SegmentList) -> OpId {
+    let (now, node) = (pair.now, &mut pair.nodes[from]);
+    let send = SendDescriptor {
+        to: NodeId(2 - from as u64),
+        endpoint: 0,
+        to_endpoint: 0,
+        match_bits: 1,
+        segments,
+        immediate: None,
+        synchronous: false,
+        completion: CompletionMode::Auto,
+        context: 0,
+    };
+    node.firmware.post_send(now, send, &mut node.memory).unwrap()
+}
+
 fn run(plan: &Plan, whole: bool) -> Seen {
     let profile =
         Profile { checksum_payload: plan.check_payload, ..Profile::ALL[plan.profile].clone() };
@@ -129,20 +145,7 @@ fn run(plan: &Plan, whole: bool) -> Seen {
                 if expected {
                     pair.receive(1 - from, Selector::ANY, BYTES_MAX);
                 }
-                let node = &mut pair.nodes[from];
-                let send = SendDescriptor {
-                    to: NodeId(2 - from as u64),
-                    endpoint: 0,
-                    to_endpoint: 0,
-                    match_bits: 1,
-                    segments: pieces(7, bytes, piece),
-                    immediate: None,
-                    synchronous: false,
-                    completion: CompletionMode::Auto,
-                    context: 0,
-                };
-                let op = node.firmware.post_send(now, send, &mut node.memory).unwrap();
-                last = Some((from, op));
+                last = Some((from, post(&mut pair, from, pieces(7, bytes, piece))));
                 if !expected {
                     pair.receive(1 - from, Selector::ANY, BYTES_MAX);
                 }

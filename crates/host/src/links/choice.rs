@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use emp_link::Capabilities;
+use emp_link::{Capabilities, LinkError};
 
 use crate::links::costs::PathCosts;
 
@@ -38,6 +38,11 @@ pub struct Choice {
 impl Choice {
     pub(crate) fn given(&mut self, link: &Capabilities) {
         self.note(name(link), Outcome::Given(abilities(link)));
+    }
+
+    /// A link that is not to be had.
+    pub(crate) fn failed(&mut self, error: LinkError) {
+        self.note(error.link, Outcome::Failed(format!("{}; {}", error.problem, error.advice)));
     }
 
     pub(crate) fn note(&mut self, link: String, outcome: Outcome) {

@@ -24,10 +24,19 @@ const ADDRESS_REPEATS: u32 = 12;
 /// How long an outage that is over is told of with errors: longer than a peer takes to notice it, and to be heard of again.
 const OUTAGE_RECENT: Span = Span::ms(60_000);
 
+/// How long whoever waits for a peer waits for a service to be back that carried all frames to it: what a restart takes, and with what it takes to
+/// notice less than a second. Then operations end; a cable gets longer, as people plug it in.
+const SERVICE_PATIENCE: Span = Span::ms(700);
+
+/// How often operations that were posted without a service are ended.
+const UNSERVED_EVERY: Span = Span::ms(100);
+
 /// A time in which nothing could cross a link.
 struct Outage {
     interface: String,
     from: Time,
+    /// Since when that is for want of the service that carried its frames.
+    unserved: Option<Time>,
     /// `None`: it lasts.
     until: Option<Time>,
 }
@@ -50,9 +59,23 @@ impl Health {
         now >= self.look_at
     }
 
-    /// When peers are told again of what has changed, if they are to be.
-    pub(crate) fn next_announcement(&self) -> Option<Time> {
-        self.repeats.iter().any(|repeats| *repeats > 0).then_some(self.look_at)
+    /// When the links are to be looked at even if nothing else is to be done: peers are told again of what has changed, or operations end for want of
+    /// a service.
+    pub(crate) fn next_look(&self) -> Option<Time> {
+        let repeats = self.repeats.iter().any(|repeats| *repeats > 0).then_some(self.look_at);
+        let ends = (0..self.outages.len()).filter_map(|index| self.cut_off_at(index));
+        let ends = ends.min().map(|at| at.max(self.look_at + UNSERVED_EVERY));
+        repeats.into_iter().chain(ends).min()
+    }
+
+    /// From when on nobody waits any more for what comes by a link alone.
+    fn cut_off_at(&self, index: usize) -> Option<Time> {
+        let outage = self.outages.get(index)?.as_ref().filter(|outage| outage.until.is_none())?;
+        outage.unserved.map(|since| since + SERVICE_PATIENCE)
+    }
+
+    fn is_cut_off(&self, now: Time, index: usize) -> bool {
+        self.cut_off_at(index).is_some_and(|at| now >= at)
     }
 
     /// Notes where the node is on a link now. True if that is elsewhere than before.
@@ -67,36 +90,45 @@ impl Health {
     }
 
     /// Notes how a link is now. What to say if that is news.
-    fn note(
-        &mut self,
-        now: Time,
-        index: usize,
-        interface: &str,
-        trouble: Option<&'static str>,
-    ) -> Option<String> {
+    fn note(&mut self, now: Time, index: usize, condition: &Condition<'_>) -> Option<String> {
+        let Condition { interface, trouble, .. } = *condition;
         if self.outages.len() <= index {
             self.outages.resize_with(index + 1, || None);
         }
+        let unserved = condition.is_unserved();
         let last = self.outages[index].as_mut().filter(|outage| outage.until.is_none());
         let line = match (last, trouble) {
+            (Some(outage), Some(_)) => {
+                outage.unserved = outage.unserved.or(Some(now)).filter(|_| unserved);
+                return None;
+            }
             (Some(outage), None) => {
                 outage.until = Some(now);
                 let took = seconds(now.since(outage.from));
                 format!("interface {interface} is up again and has a carrier, after {took}")
             }
             (None, Some(what)) => {
-                let outage = Outage { interface: interface.to_owned(), from: now, until: None };
+                let interface = interface.to_owned();
+                let since = unserved.then_some(now);
+                let line = if unserved {
+                    let patience = seconds(SERVICE_PATIENCE);
+                    format!("interface {interface} {what}: it gets {patience} to be back")
+                } else {
+                    format!("interface {interface} {what}: peers get time until it is back")
+                };
+                let outage = Outage { interface, from: now, unserved: since, until: None };
                 self.outages[index] = Some(outage);
-                format!("interface {interface} {what}: peers get time until it is back")
+                line
             }
-            _ => return None,
+            (None, None) => return None,
         };
         Some(line)
     }
 }
 
 impl Health {
-    /// Looks at the links' interfaces: the firmware learns if one takes only shorter frames than before, or longer ones again.
+    /// Looks at the links' interfaces: the firmware learns if one takes only shorter frames than before, or longer ones again. True if operations may
+    /// have ended for want of a service.
     #[cold]
     pub(crate) fn look(
         &mut self,
@@ -104,7 +136,7 @@ impl Health {
         firmware: &mut Firmware,
         links: &mut [Box<dyn Link>],
         journal: &mut Journal,
-    ) {
+    ) -> bool {
         self.look_at = now + LOOK_EVERY;
         self.repeats.resize(links.len(), 0);
         let mut news = News::default();
@@ -126,6 +158,11 @@ impl Health {
             }
         }
         news.tell(journal);
+        let cut_off = (0..links.len()).any(|index| self.is_cut_off(now, index));
+        if cut_off {
+            firmware.give_up_cut_off(now, |link| self.is_cut_off(now, usize::from(link.0)));
+        }
+        cut_off
     }
 
     /// The firmware learns how a link's interface is; lines of it for the log are added to `news`.
@@ -138,7 +175,7 @@ impl Health {
         news: &mut News<'a>,
     ) {
         let index = usize::from(at.0);
-        if let Some(line) = self.note(now, index, condition.interface, condition.trouble) {
+        if let Some(line) = self.note(now, index, &condition) {
             if !news.changed.contains(&line) {
                 news.changed.push(line);
             }
@@ -246,7 +283,7 @@ fn shorter(condition: &Condition, before: usize, now: usize) -> String {
 impl Health {
     /// The last outage of a link, if it ended not long ago.
     fn lately(&self, now: Time, index: usize) -> Option<String> {
-        let Outage { interface, from, until } = self.outages.get(index)?.as_ref()?;
+        let Outage { interface, from, until, .. } = self.outages.get(index)?.as_ref()?;
         let until = until.unwrap_or(now);
         let ago = now.since(until);
         let (took, ago_text) = (seconds(until.since(*from)), seconds(ago));

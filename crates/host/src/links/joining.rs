@@ -12,8 +12,9 @@ use crate::links::apart::Apart;
 use crate::links::choice::{Choice, name};
 use crate::links::division::Division;
 use crate::links::interfaces::LinkInterfaces;
-use crate::links::ladder::{self, AutoLinks, Want};
+use crate::links::ladder::{self, AutoLinks};
 use crate::links::set::{self, is_ring};
+use crate::links::want::Want;
 
 /// From a change of interfaces to the first look at what there is, and then to each further one twice as long: an interface is made, switched on,
 /// plugged in and given an address in steps, of which the last one is not told.

@@ -8,39 +8,19 @@ use emp_firmware::limits::INTERFACES_MAX;
 use emp_link::{
     Class, Interface, Link, LinkError, PacketLink, PacketOptions, Ranked, ShmLink, ShmOptions,
     UdpLink, UdpOptions, XdpLink, XdpOptions,
-    service::{ServiceLink, ServiceOptions, socket_path},
 };
 use emp_wire::{ETHERTYPE_DEFAULT, NodeId, UDP_PORT_DEFAULT};
 
 use crate::links::choice::{Choice, Outcome, Rung, abilities, name};
 use crate::links::error::BuildError;
 use crate::links::peers;
+use crate::links::raw_frames::{PassedBy, RawFrames, RawWay};
 use crate::links::set::{ChosenLink, is_ring};
+use crate::links::want::Want;
 use crate::machine::launcher::ranked_interfaces;
 
 /// Receive ring of a link for searches, in bytes: as many as a neighbour may have repeated at once.
 const SEARCHES_RING_BYTES: usize = 1 << 20;
-
-/// Which rungs of the ladder may be used.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Want {
-    /// The best that is to be had: packet for small frames and udp for bulk, or whichever of them there is.
-    #[default]
-    Auto,
-    /// AF_XDP, or an error. Never taken by itself: where the kernel copies, it is slower than packet (decision 15).
-    Xdp,
-    /// Packet, own or lent, or an error.
-    Packet,
-    /// Packet by a socket that the service `empd` lends, or an error. `Auto` and `Packet` have it where this process may open none itself.
-    Lent,
-    /// Raw frames through the service `empd`, or an error. `Auto` has it in place of packet where this process may not open that itself.
-    Empd,
-    /// UDP, or an error.
-    Udp,
-    /// Shared memory, or an error: reaches the nodes of this user on this machine, and no others. `Auto` has it beside the
-    /// other links, for the nodes that it finds there in the same network namespace.
-    Shm,
-}
 
 /// How links are to be chosen.
 #[derive(Clone, Debug)]
@@ -151,27 +131,6 @@ fn wanted_interfaces(auto: &AutoLinks, choice: &mut Choice) -> Vec<String> {
     }
 }
 
-/// How raw frames leave.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Raw {
-    /// By a socket of this process.
-    Own,
-    /// By one that the service lends.
-    Lent,
-    /// By the service.
-    Served,
-}
-
-/// By which ways they may.
-const fn ways(want: Want) -> &'static [Raw] {
-    match want {
-        Want::Lent => &[Raw::Lent],
-        Want::Empd => &[Raw::Served],
-        Want::Packet => &[Raw::Own, Raw::Lent],
-        _ => &[Raw::Own, Raw::Lent, Raw::Served],
-    }
-}
-
 /// The top rungs: raw frames, on each interface, by the first way that is open. The service's come where this process lacks the privilege for
 /// its own.
 fn raw(
@@ -180,7 +139,6 @@ fn raw(
     choice: &mut Choice,
     chosen: &mut Vec<ChosenLink>,
 ) -> Result<(), BuildError> {
-    let ways = ways(auto.want);
     for interface in wanted_interfaces(auto, choice) {
         if chosen.len() >= INTERFACES_MAX {
             let link = format!("packet on {interface}");
@@ -189,34 +147,28 @@ fn raw(
             choice.note(link, Outcome::Skipped(why));
             continue;
         }
-        raw_on((auto, node), &interface, ways, choice, chosen)?;
+        raw_on((auto, node), &interface, choice, chosen)?;
     }
     Ok(())
 }
 
-/// The same on one interface.
+/// The same on one interface. Who names what it wants is told why that is not to be had, by the last way that is tried.
 fn raw_on(
     (auto, node): (&AutoLinks, NodeId),
     interface: &str,
-    ways: &[Raw],
     choice: &mut Choice,
     chosen: &mut Vec<ChosenLink>,
 ) -> Result<(), BuildError> {
-    for way in ways {
-        // Who names what it wants is told why that is not to be had, by the last that is tried.
-        let asks = auto.want != Want::Auto && !auto.interfaces.is_empty();
-        let last = *way == ways[ways.len() - 1] || no_service_for(*way, ways).is_some();
-        let opened = open_raw(auto, node, interface, *way);
-        let privilege = opened.as_ref().is_err_and(|error| error.privilege);
-        let is_open = opened.is_ok();
-        take(opened, true, asks && (last || *way == Raw::Own && !privilege), choice, chosen)?;
-        if is_open || *way == Raw::Own && !privilege {
-            break;
-        }
-        if let Some(why) = no_service_for(*way, ways) {
-            choice.note(format!("empd on {interface}"), Outcome::Skipped(why));
-            break;
-        }
+    let frames = RawFrames { ethertype: auto.ethertype, ..RawFrames::new(interface, node) };
+    let mut absent = None;
+    let opened = frames.open(RawWay::wanted(auto.want), |passed| match passed {
+        PassedBy::Failed(error) => choice.failed(error),
+        PassedBy::NoService(why) => absent = Some(why),
+    });
+    let asks = auto.want != Want::Auto && !auto.interfaces.is_empty();
+    take(opened, true, asks, choice, chosen)?;
+    if let Some(why) = absent {
+        choice.note(format!("empd on {interface}"), Outcome::Skipped(why));
     }
     Ok(())
 }
@@ -233,7 +185,7 @@ pub(crate) fn join(
     let auto = &AutoLinks { interfaces: Vec::new(), ..auto.clone() };
     let mut chosen = Vec::new();
     if ring {
-        let opened = raw_on((auto, node), &interface.name, ways(auto.want), choice, &mut chosen);
+        let opened = raw_on((auto, node), &interface.name, choice, &mut chosen);
         debug_assert!(opened.is_ok(), "nothing is required");
     }
     if let Some(ip) = interface.ip().filter(|_| socket) {
@@ -245,35 +197,6 @@ pub(crate) fn join(
         }
     }
     chosen
-}
-
-/// Why none of the service's ways is tried after this process's own.
-fn no_service_for(way: Raw, ways: &[Raw]) -> Option<String> {
-    let path = socket_path();
-    let tries = way == Raw::Own && ways.len() > 1 && !path.exists();
-    tries.then(|| format!("no service listens at {}", path.display()))
-}
-
-fn open_raw(
-    auto: &AutoLinks,
-    node: NodeId,
-    interface: &str,
-    way: Raw,
-) -> Result<Box<dyn Link>, LinkError> {
-    let mut options = PacketOptions::new(interface, node.destination_tag());
-    options.ethertype = auto.ethertype;
-    match way {
-        Raw::Own => Ok(Box::new(PacketLink::open(&options)?)),
-        Raw::Lent => {
-            options.lender = Some(socket_path());
-            Ok(Box::new(PacketLink::open(&options)?))
-        }
-        Raw::Served => {
-            let usual = ServiceOptions::new(interface, node);
-            let options = ServiceOptions { ethertype: auto.ethertype, ..usual };
-            Ok(Box::new(ServiceLink::open(&options)?))
-        }
-    }
 }
 
 /// Of a relay: by which it hears searches for nodes that are not on this machine, on each interface that raw frames leave by (`RELAY-7`).
@@ -408,8 +331,7 @@ fn take(
         }
         Err(error) if required => Err(error.into()),
         Err(error) => {
-            let why = format!("{}; {}", error.problem, error.advice);
-            choice.note(error.link, Outcome::Failed(why));
+            choice.failed(error);
             Ok(())
         }
     }

@@ -15,4 +15,6 @@ pub(crate) mod joining;
 pub(crate) mod ladder;
 pub(crate) mod outgoing;
 pub(crate) mod peers;
+pub(crate) mod raw_frames;
 pub(crate) mod set;
+pub(crate) mod want;

@@ -1,5 +1,6 @@
 //! Starting a node whose engine is in the service.
 
+use std::path::Path;
 use std::time::Duration;
 
 use emp_firmware::Integrity;
@@ -13,7 +14,7 @@ use crate::daemon::Interface;
 use crate::daemon::remote::Remote;
 use crate::links::choice::{Choice, Outcome};
 use crate::links::error::BuildError;
-use crate::links::ladder::Want;
+use crate::links::want::Want;
 use crate::machine::system;
 use crate::memory::process::ProcessMemory;
 use crate::node::handle::{Node, NodeInner};
@@ -75,16 +76,8 @@ impl NodeBuilder {
         let path = self.service.unwrap_or_else(socket_path);
         let remote = ask_engine(&path, &wanted, PATIENCE).and_then(Remote::begin);
         let remote = remote.map_err(BuildError::Engine)?;
-        let mut choice = Choice::default();
         let capabilities: Vec<_> = remote.facts().interfaces.iter().map(capabilities).collect();
-        choice.note(
-            "board daemon".into(),
-            Outcome::Chosen(format!("the engine of empd at {}", path.display())),
-        );
-        for of in &capabilities {
-            let able = format!("frames of {} bytes, by the service", of.frame_bytes_max);
-            choice.note(crate::links::choice::name(of), Outcome::Chosen(able));
-        }
+        let choice = chosen(&path, &capabilities);
         choice.lines().for_each(|line| journal.say(Level::Info, &line));
         let links = capabilities.iter().map(crate::links::choice::name).collect();
         let news = News::new(links, self.patience_hint);
@@ -100,6 +93,18 @@ impl NodeBuilder {
             NodeInner { seat, id, epoch, name, profile, choice, path_costs, linger, capabilities };
         Ok(Node { inner: std::sync::Arc::new(node) })
     }
+}
+
+/// What there is to say of such a node's links.
+fn chosen(service: &Path, links: &[Capabilities]) -> Choice {
+    let mut choice = Choice::default();
+    let engine = format!("the engine of empd at {}", service.display());
+    choice.note("board daemon".into(), Outcome::Chosen(engine));
+    for of in links {
+        let able = format!("frames of {} bytes, by the service", of.frame_bytes_max);
+        choice.note(crate::links::choice::name(of), Outcome::Chosen(able));
+    }
+    choice
 }
 
 /// What is known here of a link of the service's.

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use emp_firmware::{Config, Firmware, Integrity, Profile};
-use emp_link::{CaptureFile, FaultPlan, Link};
+use emp_firmware::{Config, Firmware, Integrity, LinkInfo, Profile};
+use emp_link::{Capabilities, CaptureFile, FaultPlan, Link, LinkThread};
 use emp_wire::{Epoch, NodeId};
 
 use crate::boards::seat::{Engine, Parts, Seat};
@@ -13,7 +13,7 @@ use crate::choices::{Board, Scheme, StateFile, WaitMode};
 use crate::links::apart::{self, Apart};
 use crate::links::capture;
 use crate::links::choice::{self, Choice};
-use crate::links::division::divide;
+use crate::links::division::{Division, divide};
 use crate::links::error::BuildError;
 use crate::links::joining::{AutoNewcomers, Description, Joining, Newcomers};
 use crate::links::ladder::{self, AutoLinks};
@@ -286,8 +286,48 @@ impl NodeBuilder {
         })
     }
 
+    /// The links that were given, and those that are chosen.
+    fn open_links(
+        &mut self,
+        id: NodeId,
+        choice: &mut Choice,
+    ) -> Result<Vec<ChosenLink>, BuildError> {
+        let mut links = std::mem::take(&mut self.links);
+        for given in &links {
+            choice.given(given.link.capabilities());
+        }
+        if let Some(auto_links) = &self.auto_links {
+            links.extend(ladder::climb(auto_links, id, choice)?);
+            if self.relay {
+                ladder::searches(auto_links, choice, &mut links)?;
+            }
+        }
+        Ok(links)
+    }
+
+    /// Which frames take which link.
+    fn divide(&self, kinds: &[Capabilities]) -> Option<Division> {
+        match self.paths {
+            Paths::One => None,
+            Paths::Measured => divide(kinds, None),
+            Paths::From(frames) => divide(kinds, Some(frames)),
+        }
+    }
+
+    fn config(&self, node: NodeId, name: &str, links: Vec<LinkInfo>) -> Result<Config, BuildError> {
+        let random = || system::random().map_err(system_error("drawing random numbers"));
+        Ok(Config {
+            node,
+            epoch: self.epoch.map_or_else(|| random().map(|bits| bits as u32), Ok)?,
+            name: name.to_owned(),
+            profile: self.profile.clone(),
+            links,
+            seed: self.seed.map_or_else(random, Ok)?,
+        })
+    }
+
     /// Starts the node.
-    pub fn start(self) -> Result<Node, BuildError> {
+    pub fn start(mut self) -> Result<Node, BuildError> {
         let (name, id) = self.identity()?;
         if id == NodeId::ANY {
             return Err(BuildError::Identity);
@@ -295,33 +335,18 @@ impl NodeBuilder {
         if self.board == Board::Daemon {
             return self.start_elsewhere(name, id);
         }
-        let mut journal = Journal::new(&name, self.log, self.notices);
-        journal.set_alarms(self.alarms);
+        let mut journal = Journal::new(&name, self.log.take(), self.notices.take());
+        journal.set_alarms(self.alarms.take());
         let mut choice = Choice::default();
-        let mut links = self.links;
-        for given in &links {
-            choice.given(given.link.capabilities());
-        }
-        if let Some(auto_links) = &self.auto_links {
-            links.extend(ladder::climb(auto_links, id, &mut choice)?);
-            if self.relay {
-                ladder::searches(auto_links, &mut choice, &mut links)?;
-            }
-        }
+        let links = self.open_links(id, &mut choice)?;
         choice.lines().for_each(|line| journal.say(Level::Info, &line));
         set::check(&links)?;
         let kinds: Vec<_> = links.iter().map(|chosen| chosen.link.capabilities().clone()).collect();
-        let division = match self.paths {
-            Paths::One => None,
-            Paths::Measured => divide(&kinds, None),
-            Paths::From(frames) => divide(&kinds, Some(frames)),
-        };
+        let division = self.divide(&kinds);
         let path_costs = division.as_ref().and_then(|division| division.costs);
         if let Some(costs) = &path_costs {
             choice.paths(costs);
-            if let Some(line) = choice.lines().last() {
-                journal.say(Level::Info, &line);
-            }
+            say_last(&choice, &journal);
         }
         let several = self.paths != Paths::One;
         let asks_everyone = links.iter().map(|chosen| chosen.asks_everyone).collect();
@@ -331,30 +356,13 @@ impl NodeBuilder {
         let (infos, over) = description.of(&all);
         if several && over.are_several() {
             choice.together(over.names());
-            if let Some(line) = choice.lines().last() {
-                journal.say(Level::Info, &line);
-            }
+            say_last(&choice, &journal);
         }
-        let random = || system::random().map_err(system_error("drawing random numbers"));
-        let config = Config {
-            node: id,
-            epoch: self.epoch.map_or_else(|| random().map(|bits| bits as u32), Ok)?,
-            name: name.clone(),
-            profile: self.profile.clone(),
-            links: infos,
-            seed: self.seed.map_or_else(random, Ok)?,
-        };
+        let config = self.config(id, &name, infos)?;
         let epoch = Epoch::new(config.epoch);
-        let capabilities = kinds;
         let peers = links.iter().map(|link| link.peer_memory()).collect();
         let file = captured_to(self.capture.or_else(capture::asked_for), &journal);
-        let thread = match self.board {
-            Board::Split { scheme: Scheme::Io, cpu } => Some(
-                apart::thread(self.wait_mode, cpu)
-                    .map_err(system_error("starting a thread for the links"))?,
-            ),
-            _ => None,
-        };
+        let thread = thread_of(self.board, self.wait_mode)?;
         let apart = Apart { capture: file, thread };
         let links: Result<Vec<_>, _> = links.into_iter().map(|link| apart.of(link)).collect();
         let mut links = links?;
@@ -371,7 +379,7 @@ impl NodeBuilder {
         if id == NodeId::from_name(&name) {
             firmware.claim_identity();
         }
-        let news = News::new(capabilities.iter().map(choice::name).collect(), self.patience_hint);
+        let news = News::new(kinds.iter().map(choice::name).collect(), self.patience_hint);
         let patience = (self.profile.unreachable_after.0 / 1_000_000).try_into();
         let identity =
             shown::identity((id, epoch, &name), self.board, patience.unwrap_or(u32::MAX));
@@ -389,9 +397,26 @@ impl NodeBuilder {
             choice,
             path_costs,
             linger: self.linger,
-            capabilities,
+            capabilities: kinds,
         };
         Ok(Node { inner: Arc::new(node) })
+    }
+}
+
+/// The thread of a board that has the calls of its links on another.
+fn thread_of(board: Board, wait_mode: WaitMode) -> Result<Option<Arc<LinkThread>>, BuildError> {
+    match board {
+        Board::Split { scheme: Scheme::Io, cpu } => apart::thread(wait_mode, cpu)
+            .map(Some)
+            .map_err(system_error("starting a thread for the links")),
+        _ => Ok(None),
+    }
+}
+
+/// Says what was chosen last.
+fn say_last(choice: &Choice, journal: &Journal) {
+    if let Some(line) = choice.lines().last() {
+        journal.say(Level::Info, &line);
     }
 }
 

@@ -268,7 +268,8 @@ impl Core {
     #[cold]
     fn look_at_links(&mut self, now: Time) {
         let Self { firmware: Some(firmware), links, health, journal, .. } = self else { return };
-        health.look(now, firmware, links, journal);
+        // Operations that ended so are to be told of in this turn.
+        self.dirty |= health.look(now, firmware, links, journal);
         self.look_for_interfaces(now);
         let Some(firmware) = &self.firmware else { return };
         self.timer_moved = true;
@@ -423,7 +424,7 @@ impl Core {
         if let Some(at) = self.joining.as_ref().and_then(|joining| joining.next_look()) {
             next = next.min(at.max(now));
         }
-        if let Some(at) = self.health.next_announcement() {
+        if let Some(at) = self.health.next_look() {
             next = next.min(at.max(now));
         }
         for due in self.links.iter().filter_map(|link| link.next_due()) {

@@ -15,7 +15,7 @@ use super::channel::{
 };
 use super::protocol::Attach;
 use super::socket_path;
-use crate::condition::Condition;
+use crate::condition::{Condition, NO_SERVICE};
 use crate::system::{self, Polled};
 use crate::{Capabilities, Link, LinkError, LinkStatistics, TxFrame, is_for};
 
@@ -474,7 +474,7 @@ impl Link for ServiceLink {
         let mtu = self.said.mtu as usize;
         let trouble = match self.state {
             State::Attached(_) => self.said.trouble.text(),
-            _ => Some("has no service"),
+            _ => Some(NO_SERVICE),
         };
         let frame_bytes_max = self.capabilities.frame_bytes_max.min(mtu);
         Some(Condition { interface: &self.options.interface, mtu, frame_bytes_max, trouble })

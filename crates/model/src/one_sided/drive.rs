@@ -146,12 +146,7 @@ impl World {
                 (buffer, firmware.post_atomic(now, atomic, memory))
             }
             Deed::Wrong { status, get: is_get } => {
-                let target = match status {
-                    Status::NoRights => at(KEY_READ_ONLY, 0),
-                    Status::OutOfBounds => at(KEY, REGION_BYTES - 7),
-                    Status::BadGeneration => RemoteRegion { generation: u32::MAX, ..at(KEY, 0) },
-                    _ => at(KEY_OF_NOBODY, 0),
-                };
+                let target = wrong_target(status, at);
                 let bytes = 8 + 9_000 * (id as u64 % 2);
                 let access = if is_get { Access::Write } else { Access::Read };
                 let (buffer, list) = memory.post(&[bytes], access, &[]);
@@ -166,16 +161,20 @@ impl World {
         match posted {
             Ok(op) => {
                 let incarnation = node.incarnation;
-                let target_incarnation = self.nodes[done.to].incarnation;
                 let posted = Posted { op, at: now, order, incarnation, buffer: Some(buffer) };
-                let done = &mut self.one_sided.deeds[id];
-                done.posted = Some(posted);
-                done.target_incarnation = target_incarnation;
-                if let Deed::Put { follower: Some(message), .. } = done.deed {
-                    self.post_send(message);
-                }
+                self.deed_posted(id, posted);
             }
             Err(error) => self.deed_refused(&done, id, buffer, error),
+        }
+    }
+
+    fn deed_posted(&mut self, id: DeedId, posted: Posted) {
+        let target_incarnation = self.nodes[self.one_sided.deeds[id].to].incarnation;
+        let done = &mut self.one_sided.deeds[id];
+        done.posted = Some(posted);
+        done.target_incarnation = target_incarnation;
+        if let Deed::Put { follower: Some(message), .. } = done.deed {
+            self.post_send(message);
         }
     }
 
@@ -238,5 +237,15 @@ pub fn schedule(world: &mut World, temper: &Temper, options: &SwarmOptions, prng
         let node = prng.index(nodes);
         let at = world.began() + Span(prng.below(span + 1));
         world.schedule(at, Action::RemoveRegion { node });
+    }
+}
+
+/// Where an operation goes that is to end with a status.
+fn wrong_target(status: Status, at: impl Fn(u64, u64) -> RemoteRegion) -> RemoteRegion {
+    match status {
+        Status::NoRights => at(KEY_READ_ONLY, 0),
+        Status::OutOfBounds => at(KEY, REGION_BYTES - 7),
+        Status::BadGeneration => RemoteRegion { generation: u32::MAX, ..at(KEY, 0) },
+        _ => at(KEY_OF_NOBODY, 0),
     }
 }

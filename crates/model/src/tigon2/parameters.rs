@@ -108,6 +108,7 @@ impl Parameters {
     }
 
     /// All of them, for people.
+    #[expect(clippy::too_many_lines, reason = "a table")]
     pub fn list(&self) -> Vec<Parameter> {
         let us = |span: Span| span.0 as f64 / 1e3;
         let stage =

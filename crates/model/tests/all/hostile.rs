@@ -18,6 +18,7 @@ fn inject(world: &mut World, frame: &[u8]) {
 
 /// Each kind of bad frame moves its own counter by one, and afterwards the two nodes talk as if nothing had been (`VERSION-1`).
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn every_bad_frame_is_dropped_for_its_reason() {
     const ASKER: NodeId = NodeId(77);
     let mut world = acquainted(2, &Profile::DEFAULT);

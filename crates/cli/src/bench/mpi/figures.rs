@@ -10,6 +10,9 @@ pub use crate::measured::{MpiResults as Results, MpiRow as Row};
 use crate::measured::{Verdict, show_size};
 use crate::mpi::{Mpi, Transport};
 
+/// Every transport, EMP first.
+pub const ALL: [Transport; 4] = [Transport::Emp, Transport::Tcp, Transport::Rxm, Transport::Ucx];
+
 /// A pattern at a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Job {
@@ -147,7 +150,7 @@ pub fn rows(mpi: &Mpi, jobs: &[Job], samples: &[Sample]) -> Vec<Row> {
     let mut rows = Vec::new();
     for job in jobs {
         let (_, emp) = fastest(samples, job, Transport::Emp);
-        for transport in super::ALL {
+        for transport in ALL {
             let (congestion, own) = fastest(samples, job, transport);
             let Some(each) = stats::median(&own) else { continue };
             let streams = matches!(job.pattern, "stream" | "rate");

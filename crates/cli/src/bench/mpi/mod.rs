@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 
-use self::figures::{JOBS_MESSAGES, JOBS_ONE_SIDED, Job, Sample, bars, rows};
+use self::figures::{ALL, JOBS_MESSAGES, JOBS_ONE_SIDED, Job, Sample, bars, rows};
 use super::args::{check_seconds, command_line};
 use super::congestion;
 use super::environment::{Environment, load, note_conditions};
@@ -34,9 +34,6 @@ const START: f64 = 60.0;
 
 /// How much longer than asked a measurement may take: it is tried out with more and more messages first.
 const SLACK: f64 = 20.0;
-
-/// Every transport, EMP first.
-const ALL: [Transport; 4] = [Transport::Emp, Transport::Tcp, Transport::Rxm, Transport::Ucx];
 
 /// Options of `emp bench mpi`.
 #[derive(clap::Args, Clone, Debug)]

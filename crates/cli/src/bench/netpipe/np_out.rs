@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-use super::Point;
+use crate::measured::Point;
 
 /// Which NetPIPE's columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

@@ -8,9 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 
-use super::WORKER;
-use super::order::{Answer, Command, Order, Report, Role};
-use crate::bench::control::Card;
+use super::order::{Answer, Command, Order, Report, Role, WORKER};
+use crate::bench::subject::Card;
 use crate::lab::{Host, PrivateLab};
 
 /// How long things last.

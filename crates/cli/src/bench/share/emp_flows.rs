@@ -8,11 +8,10 @@ use anyhow::{anyhow, bail};
 use emp_host::{Endpoint, Refused, Request, Selector, SendRequest};
 use emp_wire::{ETHERTYPE_DEFAULT, NodeId};
 
-use super::super::control::Card;
 use super::super::job::Spec;
-use super::super::subject::{Named, OpenNode, Place};
+use super::super::subject::{Card, Named, OpenNode, Place};
+use super::board::{Board, SMALL_BYTES};
 use super::order::{Order, Role};
-use super::worker::{Board, SMALL_BYTES};
 
 /// The endpoint of the first sender's messages; the others' follow.
 const FIRST: u16 = 10;

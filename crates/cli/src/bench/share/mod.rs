@@ -4,6 +4,7 @@
 //! The hosts are namespaces of a lab, each with a process of its own ([`worker`]); [`crew`] starts them and tells them when.
 //! Two cores do for all of them, because the port is slow and everybody sleeps while waiting.
 
+mod board;
 mod crew;
 mod emp_flows;
 mod fairness;
@@ -34,11 +35,8 @@ use crate::output::check_writable;
 use crate::report::share as page;
 
 use self::fairness::Row;
-pub use self::order::SubjectName;
+pub use self::order::{SubjectName, WORKER};
 pub use self::worker::run as run_worker;
-
-/// The hidden subcommand of a host's process.
-pub const WORKER: &str = "share-worker";
 
 /// Hosts of a lab besides senders: the receiver, and the one with the small ping-pong.
 const OTHERS: usize = 2;

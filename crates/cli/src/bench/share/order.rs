@@ -4,10 +4,13 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::super::control::Card;
 use super::super::job::LinkChoice;
 use super::super::measure::window_for;
+use super::super::subject::Card;
 pub use crate::measured::ShareSubject as SubjectName;
+
+/// The hidden subcommand of a host's process.
+pub const WORKER: &str = "share-worker";
 
 /// What a host does.
 #[derive(Clone, Debug, Serialize, Deserialize)]

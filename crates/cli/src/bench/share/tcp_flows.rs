@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use socket2::SockRef;
 
-use super::super::control::Card;
+use super::super::subject::Card;
+use super::board::{Board, SMALL_BYTES};
 use super::order::{Order, Role};
-use super::worker::{Board, SMALL_BYTES};
 
 /// Bytes read at a time.
 const READ_BYTES: usize = 256 << 10;

@@ -1,21 +1,15 @@
 //! Opening a subject in two steps: first each end opens its own half and says what the other must know, then both connect.
 
-use emp_link::service::socket_path;
-use emp_link::{
-    Link, PacketLink, PacketOptions, ShmLink, ShmOptions, UdpLink, UdpOptions, XdpLink, XdpOptions,
-};
-use emp_wire::{ETHERTYPE_DEFAULT, LinkAddress, NodeId};
+use emp_wire::ETHERTYPE_DEFAULT;
 
-use super::emp_opening::EmpOpening;
-use super::faces::Face;
-use super::place::{Neighbour, Place};
-use super::raw::Raw;
-use super::tcp_opening::TcpOpening;
-use super::{Role, Subject};
+use super::emp::opening::EmpOpening;
+use super::faces::end::Face;
+use super::kind::{Opening, Role};
+use super::place::Place;
+use super::raw::opening::RawOpening;
+use super::tcp::opening::TcpOpening;
 use crate::bail_user;
-use crate::bench::control::Card;
 use crate::bench::job::{LinkChoice, Spec, SubjectKind};
-use crate::error::user_error;
 
 /// EtherType of the bare link: the other of the two that IEEE 802 sets aside for experiments, so that EMP's socket and
 /// this one don't see each other's frames.
@@ -33,15 +27,6 @@ fn ethertypes(specs: &[Spec]) -> impl Iterator<Item = u16> {
         SubjectKind::Emp if !shared && first != Some(at) => ETHERTYPE_RAW,
         _ => ETHERTYPE_DEFAULT,
     })
-}
-
-/// One end's half, open but not connected.
-pub trait Opening {
-    /// What the other end must know.
-    fn card(&self) -> Card;
-
-    /// Connects to the other end's half.
-    fn connect(self: Box<Self>, other: &Card) -> anyhow::Result<Box<dyn Subject>>;
 }
 
 /// Opens this end's halves of all subjects. An interface has one XDP program: where EMP has it, the bare ring goes to a
@@ -79,93 +64,6 @@ fn open(
         SubjectKind::Raw => Box::new(RawOpening::open(spec.link, place, ethertype)?),
         SubjectKind::Tcp | SubjectKind::TcpBlock => Box::new(TcpOpening::open(spec, place, role)?),
     })
-}
-
-struct RawOpening {
-    link: Box<dyn Link>,
-    node: NodeId,
-    frame_bytes_max: usize,
-    long_frame_bytes: usize,
-    peer: Neighbour,
-}
-
-impl RawOpening {
-    fn open(choice: LinkChoice, place: &Place, ethertype: u16) -> anyhow::Result<Self> {
-        // Process and time make it differ from every other bare link that may still be open here.
-        let node = NodeId::from_name(&format!(
-            "raw {} {:?}",
-            std::process::id(),
-            std::time::Instant::now()
-        ));
-        let tag = node.destination_tag();
-        let link: Box<dyn Link> = match place.choose(choice)? {
-            choice @ (LinkChoice::Packet | LinkChoice::Lent | LinkChoice::Auto) => {
-                let lender = (choice == LinkChoice::Lent).then(socket_path);
-                let usual = PacketOptions::new(&place.interface.name, tag);
-                let options = PacketOptions { ethertype, lender, ..usual };
-                Box::new(PacketLink::open(&options).map_err(|error| user_error(error.to_string()))?)
-            }
-            // Bare frames name no sender, and the service lets none out that do not.
-            LinkChoice::Empd => bail_user!("raw frames do not go by empd; --subject emp does"),
-            LinkChoice::Xdp => {
-                let options =
-                    XdpOptions { ethertype, ..XdpOptions::new(&place.interface.name, tag) };
-                Box::new(XdpLink::open(&options).map_err(|error| user_error(error.to_string()))?)
-            }
-            LinkChoice::Udp => {
-                let bind = Some(place.own);
-                let options = UdpOptions {
-                    bind,
-                    port: 0,
-                    mtu: place.packet_bytes_max(),
-                    ..UdpOptions::new(tag)
-                };
-                Box::new(UdpLink::open(&options).map_err(|error| user_error(error.to_string()))?)
-            }
-            LinkChoice::Shm => {
-                let options = ShmOptions::new(tag);
-                Box::new(ShmLink::open(&options).map_err(|error| user_error(error.to_string()))?)
-            }
-        };
-        let most = link.capabilities().frame_bytes_max;
-        let long_frame_bytes = link.capabilities().long_frame_bytes;
-        let frame_bytes_max = place.mtu.map_or(most, |mtu| most.min(mtu));
-        Ok(Self { link, node, frame_bytes_max, long_frame_bytes, peer: place.neighbour() })
-    }
-}
-
-impl Opening for RawOpening {
-    fn card(&self) -> Card {
-        let capabilities = self.link.capabilities();
-        Card {
-            links: vec![capabilities.kind.to_owned()],
-            mac: capabilities.address.as_mac(),
-            udp_port: capabilities.address.as_udp().map(|address| address.port()),
-            shm: capabilities.address.as_shm(),
-            node: Some(self.node.0),
-            frame_bytes_max: Some(self.frame_bytes_max),
-            long_frame_bytes: Some(self.long_frame_bytes),
-            ..Card::default()
-        }
-    }
-
-    fn connect(self: Box<Self>, other: &Card) -> anyhow::Result<Box<dyn Subject>> {
-        let own = self.card();
-        let udp = other.udp_port.map(|port| LinkAddress::udp(self.peer.port(port)));
-        let to = match own {
-            Card { mac: Some(_), .. } => other.mac.map(LinkAddress::mac),
-            Card { shm: Some(_), .. } => other.shm.map(LinkAddress::shm),
-            _ => udp,
-        };
-        let (Some(to), Some(node)) = (to, other.node) else {
-            let theirs = other.links.join(", ");
-            bail_user!("the bare link here is {}, at the other end {theirs}", own.links.join(", "));
-        };
-        let frame =
-            other.frame_bytes_max.map_or(self.frame_bytes_max, |n| n.min(self.frame_bytes_max));
-        let long = other.long_frame_bytes.unwrap_or(0).min(self.long_frame_bytes);
-        Ok(Box::new(Raw::new(self.link, to, NodeId(node).destination_tag(), frame, long)))
-    }
 }
 
 #[cfg(test)]

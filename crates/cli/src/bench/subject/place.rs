@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
+use emp_link::service::socket_path;
 use emp_link::{Interface, interfaces};
 use serde::{Deserialize, Serialize};
 
@@ -277,8 +278,10 @@ impl Place {
             return Some(format!("{name} is not an Ethernet interface that is up"));
         }
         let privileged = process::has_capability(process::CAP_NET_RAW);
-        (!privileged)
-            .then(|| "it needs CAP_NET_RAW (run as root, or with that capability)".to_owned())
+        (!privileged && !socket_path().exists()).then(|| {
+            "it needs CAP_NET_RAW (run as root, or with that capability), or the service empd"
+                .to_owned()
+        })
     }
 }
 

@@ -4,50 +4,20 @@ use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use emp_firmware::Counter;
-use emp_host::{Endpoint, Node, NodeId, ReceiveRequest, Region, Request, Selector, SendRequest};
+use emp_host::{Node, NodeId, ReceiveRequest, Request, Selector, SendRequest};
 
 use super::incoming::Incoming;
+use super::mailboxes::{END, Mailboxes};
 use super::message::Script;
 use super::outgoing::Outgoing;
+use super::plan::{Plan, Tally};
 use super::remote::{self, Remote};
-use super::{Plan, Tally};
 use crate::bench::lifeline::Lost;
 use crate::bench::patience::Patience;
 use crate::bench::subject::Role;
 
-/// The endpoints of a verify run, the same numbers at both ends.
-pub struct Mailboxes {
-    /// Receives name a tag.
-    pub tagged: Endpoint,
-    /// Receives take anything.
-    pub wild: Endpoint,
-    /// How many messages there were is told here.
-    pub end: Endpoint,
-    /// What the other end puts to, gets from, and adds to.
-    region: Region,
-}
-
-/// Numbers of the endpoints.
-pub const TAGGED: u16 = 2;
-/// See [`TAGGED`].
-pub const WILD: u16 = 3;
-/// See [`TAGGED`].
-pub const END: u16 = 4;
-
 /// How long the ends go on making progress when all is done, so that the last acknowledgement is out.
 const SETTLE: Duration = Duration::from_millis(2);
-
-impl Mailboxes {
-    /// Opens them.
-    pub fn open(node: &Node) -> anyhow::Result<Self> {
-        Ok(Self {
-            tagged: node.endpoint(TAGGED)?,
-            wild: node.endpoint(WILD)?,
-            end: node.endpoint(END)?,
-            region: remote::export(node)?,
-        })
-    }
-}
 
 /// What ends a direction: how many messages there were.
 type Word = Box<[u8; 8]>;

@@ -13,9 +13,9 @@ use emp_firmware::limits::POOL_BYTES;
 use emp_firmware::{Profile, Unexpected};
 use emp_host::{Completion, NodeId, ReceiveRequest, Scatter, Selector, Status};
 
-use super::exchange::Mailboxes;
+use super::mailboxes::Mailboxes;
 use super::message::{Message, Random, Script, TAGS};
-use super::{Plan, Tally};
+use super::plan::{Plan, Tally};
 
 /// Messages whose receives are shuffled together. A window must have room for a whole group, or the receive that the
 /// sender waits for might never be posted.

@@ -3,7 +3,7 @@
 use anyhow::{anyhow, bail};
 use emp_host::{NodeId, Refused, Scatter, SendOptions, SendRequest};
 
-use super::exchange::{Mailboxes, TAGGED, WILD};
+use super::mailboxes::{Mailboxes, TAGGED, WILD};
 use super::message::{Message, Script};
 
 /// Bytes of messages in flight at most, so that a run needs tens of megabytes and not a gigabyte.

@@ -183,6 +183,33 @@ impl Flow {
     }
 }
 
+impl Flow {
+    /// When its timer runs out.
+    fn due_us(&self) -> f64 {
+        let timeout_us = match &self.rule {
+            Rule::Own(_, rtt) => rtt.timeout(crate::Span::us(60), self.backoff).0 as f64 / 1e3,
+            Rule::Cubic { .. } => 10_000.0,
+        };
+        self.progress_us + timeout_us
+    }
+
+    /// One more unit is under way: which, and of how many bytes.
+    fn depart(&mut self, now: f64) -> (u32, u32) {
+        let unit = self.unit.min(self.left.clamp(1, 1 << 30) as u32);
+        let place = self.next;
+        self.next = place.wrapping_add(1);
+        self.probe = false;
+        if self.flying.is_empty() {
+            self.progress_us = now;
+        }
+        self.flying.push_back((place, unit, now));
+        self.in_flight += unit;
+        self.left = self.left.saturating_sub(unit.into());
+        self.last_us = now;
+        (place, unit)
+    }
+}
+
 /// Lets flows send for so long; gives the bytes that each had brought through at half time, for what came in the second half.
 fn run(port: &mut Port, flows: &mut [Flow], end_us: f64) -> Vec<f64> {
     let mut acks: BTreeMap<(u64, u32), (usize, u32, bool)> = BTreeMap::new();
@@ -196,17 +223,7 @@ fn run(port: &mut Port, flows: &mut [Flow], end_us: f64) -> Vec<f64> {
             loop {
                 match flows[f].may_send_at(now) {
                     Some(at) if at <= now => {
-                        let unit = flows[f].unit.min(flows[f].left.clamp(1, 1 << 30) as u32);
-                        let (place, flow) = (flows[f].next, &mut flows[f]);
-                        flow.next = place.wrapping_add(1);
-                        flow.probe = false;
-                        if flow.flying.is_empty() {
-                            flow.progress_us = now;
-                        }
-                        flow.flying.push_back((place, unit, now));
-                        flow.in_flight += unit;
-                        flow.left = flow.left.saturating_sub(unit.into());
-                        flow.last_us = now;
+                        let (place, unit) = flows[f].depart(now);
                         let waits = (port.free_us - now).max(0.0) * port.bytes_per_us;
                         port.sent += 1;
                         port.queue_max = port.queue_max.max(waits);
@@ -228,14 +245,8 @@ fn run(port: &mut Port, flows: &mut [Flow], end_us: f64) -> Vec<f64> {
                     None => break,
                 }
             }
-            let rto = match &flows[f].rule {
-                Rule::Own(_, rtt) => {
-                    rtt.timeout(crate::Span::us(60), flows[f].backoff).0 as f64 / 1e3
-                }
-                Rule::Cubic { .. } => 10_000.0,
-            };
             if flows[f].in_flight > 0 {
-                let due = flows[f].progress_us + rto;
+                let due = flows[f].due_us();
                 if due <= now {
                     flows[f].timeout(now);
                     wake = now;

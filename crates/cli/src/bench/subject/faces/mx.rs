@@ -12,8 +12,8 @@ use std::ptr::{null_mut, without_provenance_mut};
 use anyhow::{Context, bail};
 use emp_host::PageBuffer;
 
-use super::Port;
 use super::library::Library;
+use super::port::Port;
 use crate::bail_user;
 use crate::bench::subject::memory;
 

@@ -11,8 +11,8 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use emp_host::PageBuffer;
 
-use super::Port;
 use super::library::Library;
+use super::port::Port;
 use crate::bench::subject::memory;
 
 type Handle = *mut c_void;

@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::{Context, bail};
 use emp_host::PageBuffer;
 
-use super::Port;
 use super::library::Library;
+use super::port::Port;
 use crate::bench::subject::memory;
 
 /// `VMMC_ANY_PROCESS`

@@ -7,7 +7,8 @@ use std::time::Duration;
 use anyhow::{anyhow, bail};
 use emp_host::{AtomicOp, Refused, RegionOptions, RemoteRegion, Request};
 
-use super::emp::{Emp, finish, receive};
+use super::end::Emp;
+use super::post::{END, finish, finish_within, receive, wanted};
 use crate::bench::job::{Job, Pattern};
 use crate::bench::patience::Patience;
 
@@ -51,9 +52,9 @@ impl Emp {
 
     /// Makes progress until the other end has done its operations.
     pub(super) fn be_reached(&mut self) -> anyhow::Result<()> {
-        let end = receive(&self.endpoint, self.wanted(super::emp::END), vec![0])?;
+        let end = receive(&self.endpoint, wanted(self.to, END), vec![0])?;
         // However long a slice is. Should the other end be lost, the receive fails, for it names the sender.
-        super::emp::finish_within(end, Duration::MAX).map(drop)
+        finish_within(end, Duration::MAX).map(drop)
     }
 
     fn puts(&mut self, job: &Job, target: RemoteRegion) -> anyhow::Result<()> {

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 
 use anyhow::bail;
 
-use super::tcp::some;
+use super::some::some;
 use crate::bench::calls::Calls;
 use crate::bench::patience::Patience;
 

@@ -3,9 +3,9 @@
 //! Invariant of this module: pointers given to the kernel are to values on the stack.
 #![allow(unsafe_code)]
 
-use super::emp_opening::OpenNode;
-use super::place::Place;
+use super::node::OpenNode;
 use crate::bench::job::Spec;
+use crate::bench::subject::place::Place;
 
 /// Open files of a node at most: sockets, wake-ups, tables.
 const FILES_OF_NODE: u64 = 16;
@@ -27,7 +27,7 @@ pub fn start(spec: &Spec, place: &Place, ethertype: u16) -> anyhow::Result<Vec<O
 }
 
 /// Lets this process have so many more files open, as far as it may: what it may not have, opening says.
-fn allow_files(more: u64) {
+pub fn allow_files(more: u64) {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is a writable rlimit.
     if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::raw::{BATCH, BUDGET, FINS_MAX, Raw, place};
-use super::raw_frame::{Head, Kind};
-use super::raw_long::Taker;
+use super::end::{BATCH, BUDGET, FINS_MAX, Raw, place};
+use super::frame::{Head, Kind};
+use super::placing::Taker;
 use crate::bench::job::Job;
 use crate::bench::patience::Patience;
 

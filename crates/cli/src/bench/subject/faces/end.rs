@@ -1,24 +1,20 @@
 //! EMP through its faces: what programs for their interfaces call. Only the ping-pong, to be compared with the host API's.
 
-mod library;
-mod mx;
-mod vipl;
-mod vmmc;
-
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 
-use super::emp::pingpong_receives;
-use super::libfabric;
-use super::opening::Opening;
-use super::place::Place;
-use super::{Role, Subject, memory};
+use super::libfabric::open as libfabric;
+use super::port::Port;
+use super::{mx, vipl, vmmc};
 use crate::bail_user;
-use crate::bench::control::Card;
 use crate::bench::job::{Job, LinkChoice, Measure, Pattern};
 use crate::bench::patience::Patience;
+use crate::bench::subject::emp::post::pingpong_receives;
+use crate::bench::subject::kind::{Card, Opening, Role, Subject};
+use crate::bench::subject::memory;
+use crate::bench::subject::place::Place;
 use crate::measured::{FACES, face_title};
 use crate::{borrowed, mpi};
 
@@ -52,30 +48,6 @@ const ALL: [Face; FACES.len()] = [
     Face { name: "vipl", how: How::Library("libvipl.so", vipl::open) },
     Face { name: "vmmc", how: How::Library("libvmmc.so", vmmc::open) },
 ];
-
-/// What the ping-pong asks of a face's library: one end of a pair, with its buffers.
-pub trait Port {
-    /// What the other end must know.
-    fn address(&self) -> anyhow::Result<Vec<u8>>;
-    /// Connects to the other end.
-    fn meet(&mut self, address: &[u8]) -> anyhow::Result<()>;
-    /// Makes messages so long, and buffers for so many receives. Nothing is under way.
-    fn resize(&mut self, size: usize, receives: usize) -> anyhow::Result<()>;
-    /// Another subject has the memory until the next [`resize`](Self::resize); if something is under way, it stays.
-    fn leave_memory(&mut self);
-    /// Receives that can be posted at a time.
-    fn receives(&self) -> usize;
-    /// Posts a send of the message.
-    fn send(&mut self) -> anyhow::Result<()>;
-    /// Posts a receive into one of the buffers, where the interface has receives.
-    fn receive(&mut self, number: usize) -> anyhow::Result<()>;
-    /// Whether the next message is here.
-    fn arrived(&mut self) -> anyhow::Result<bool>;
-    /// Whether all sends have ended.
-    fn sent(&mut self) -> anyhow::Result<bool>;
-    /// Makes progress.
-    fn progress(&mut self) -> anyhow::Result<()>;
-}
 
 impl Face {
     /// A face by its name.

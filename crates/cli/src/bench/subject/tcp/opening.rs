@@ -5,13 +5,11 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use anyhow::Context;
 use socket2::{Domain, SockRef, Socket, Type};
 
-use super::opening::Opening;
-use super::place::{Neighbour, Place, socket_by};
-use super::tcp::{ACCEPT_LIMIT, Tcp, TcpOptions};
-use super::{Role, Subject};
+use super::end::{ACCEPT_LIMIT, Tcp, TcpOptions};
 use crate::bail_user;
-use crate::bench::control::Card;
 use crate::bench::job::{Spec, SubjectKind};
+use crate::bench::subject::kind::{Card, Opening, Role, Subject};
+use crate::bench::subject::place::{Neighbour, Place, socket_by};
 
 /// One end's half, open but not connected.
 pub struct TcpOpening {

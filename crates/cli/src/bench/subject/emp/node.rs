@@ -7,22 +7,20 @@ use std::time::Duration;
 
 use emp_firmware::limits::INTERFACES_MAX;
 use emp_firmware::{Integrity, Profile};
-use emp_host::{AutoLinks, Board, Endpoint, LinkIndex, Node, NodeBuilder, WaitMode, Want};
+use emp_host::{
+    AutoLinks, Board, LinkIndex, Node, NodeBuilder, PassedBy, RawFrames, RawWay, WaitMode, Want,
+};
 use emp_link::{
-    FaultPlan, Interface, Link, LinkError, PacketLink, PacketOptions, ShmLink, ShmOptions, UdpLink,
-    UdpOptions, XdpLink, XdpOptions,
-    service::{ServiceLink, ServiceOptions, socket_path},
+    FaultPlan, Interface, Link, LinkError, ShmLink, ShmOptions, UdpLink, UdpOptions, XdpLink,
+    XdpOptions,
 };
 use emp_wire::{HEAD_BYTES_MAX, LinkAddress, NodeId};
 
-use super::emp::{ENDPOINT, Emp};
-use super::opening::Opening;
-use super::place::{Neighbour, Place};
-use super::{Subject, idle};
+use super::harness_link::HarnessLink;
 use crate::bail_user;
-use crate::bench::control::Card;
 use crate::bench::job::{DAEMON, LinkChoice, Spec};
-use crate::bench::verify;
+use crate::bench::subject::kind::Card;
+use crate::bench::subject::place::{Neighbour, Place};
 use crate::bench::{cpus, lifeline, patience};
 use crate::error::user_error;
 
@@ -43,20 +41,8 @@ pub struct OpenNode {
     /// The node.
     pub node: Node,
     /// Faults injected so far.
-    faults: Arc<AtomicU64>,
+    pub(super) faults: Arc<AtomicU64>,
     link: Address,
-}
-
-/// One end of a pair, open but not connected.
-pub struct EmpOpening {
-    open: OpenNode,
-    endpoint: Endpoint,
-    mailboxes: verify::Mailboxes,
-    peer: Neighbour,
-    /// Small messages are to share frames.
-    bundle: bool,
-    /// Nodes that do nothing.
-    idle: Vec<OpenNode>,
 }
 
 /// Where the other end's node reaches this one.
@@ -141,19 +127,6 @@ impl OpenNode {
     }
 }
 
-impl EmpOpening {
-    /// Starts the node.
-    pub fn open(spec: &Spec, place: &Place, ethertype: u16) -> anyhow::Result<Self> {
-        // First, as those of a busy host would be.
-        let idle = idle::start(spec, place, ethertype)?;
-        let open = OpenNode::start(spec, place, ethertype)?;
-        let endpoint = open.node.endpoint(ENDPOINT)?;
-        // Before the other end knows of this node: what came for a closed endpoint would end with an error.
-        let mailboxes = verify::Mailboxes::open(&open.node)?;
-        Ok(Self { open, endpoint, mailboxes, bundle: spec.bundle, peer: place.neighbour(), idle })
-    }
-}
-
 /// Board, profile and manner of waiting.
 fn describe(spec: &Spec, place: &Place) -> anyhow::Result<NodeBuilder> {
     let Some(profile) = Profile::by_name(&spec.profile) else {
@@ -204,17 +177,13 @@ fn with_link(
         return with_service(builder, spec, place);
     }
     match place.choose_for_emp(spec.link)? {
-        choice @ (LinkChoice::Packet | LinkChoice::Lent | LinkChoice::Auto) => {
-            let tag = id.destination_tag();
-            let lender = (choice == LinkChoice::Lent).then(socket_path);
+        LinkChoice::Packet | LinkChoice::Lent | LinkChoice::Empd | LinkChoice::Auto => {
             let (mut builder, mut mac) = (builder, None);
             for interface in place.all_for_packets()? {
-                let usual = PacketOptions::new(&interface.name, tag);
-                let options = PacketOptions { ethertype, lender: lender.clone(), ..usual };
-                let link =
-                    PacketLink::open(&options).map_err(|error| user_error(error.to_string()))?;
+                let frames = RawFrames { ethertype, ..RawFrames::new(&interface.name, id) };
+                let link = raw(&frames, spec.link)?;
                 // The first is the one that the other end is told.
-                mac = mac.or(Some(Address::Mac(link.mac())));
+                mac = mac.or(link.capabilities().address.as_mac().map(Address::Mac));
                 builder = harness.add(builder, link, place.mtu, faults);
             }
             let mac = mac.ok_or_else(|| user_error("there is no interface"))?;
@@ -228,14 +197,6 @@ fn with_link(
                 }
             }
             Ok((builder, mac))
-        }
-        LinkChoice::Empd => {
-            let options =
-                ServiceOptions { ethertype, ..ServiceOptions::new(&place.interface.name, id) };
-            let link =
-                ServiceLink::open(&options).map_err(|error| user_error(error.to_string()))?;
-            let mac = link.capabilities().address.as_mac().unwrap_or_default();
-            Ok((harness.add(builder, link, place.mtu, faults), Address::Mac(mac)))
         }
         LinkChoice::Xdp => {
             let tag = id.destination_tag();
@@ -281,6 +242,16 @@ fn with_service(
     let builder = builder.auto_links(auto);
     let builder = if plan.is_quiet() { builder } else { builder.faults_of_service(plan) };
     Ok((builder, Address::Mac(mac)))
+}
+
+/// By the first way that is open, as nodes choose it ([`RawFrames`]); those that are passed by are said aloud.
+fn raw(frames: &RawFrames, choice: LinkChoice) -> anyhow::Result<Box<dyn Link>> {
+    let opened = frames.open(RawWay::wanted(choice.want()), |passed| {
+        if let PassedBy::Failed(error) = passed {
+            eprintln!("emp: not by {}: {}", error.link, error.problem);
+        }
+    });
+    opened.map_err(|error| user_error(error.to_string()))
 }
 
 fn udp(place: &Place, bind: IpAddr, id: NodeId, spec: &Spec) -> Result<UdpLink, LinkError> {
@@ -344,19 +315,6 @@ impl Harness {
             return builder.link(link);
         }
         let most = frame_bytes_max.unwrap_or(usize::MAX);
-        builder.link(super::harness_link::HarnessLink::new(link, &self.0, most, Arc::clone(faults)))
-    }
-}
-
-impl Opening for EmpOpening {
-    fn card(&self) -> Card {
-        self.open.card()
-    }
-
-    fn connect(self: Box<Self>, other: &Card) -> anyhow::Result<Box<dyn Subject>> {
-        let to = (self.open.find(other, self.peer)?, ENDPOINT).into();
-        let ends = (self.endpoint, self.mailboxes);
-        let emp = Emp::new(self.open.node, ends, to, self.open.faults, self.bundle);
-        Ok(Box::new(emp.beside(self.idle)))
+        builder.link(HarnessLink::new(link, &self.0, most, Arc::clone(faults)))
     }
 }

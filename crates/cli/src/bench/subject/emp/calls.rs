@@ -4,14 +4,16 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use anyhow::Context;
-use emp_host::{ReceiveRequest, SendRequest};
+use emp_host::{Address, Endpoint, Node, ReceiveRequest, SendRequest};
 
-use super::emp::{DATA, Emp, finish, receive, send};
+use super::post::{DATA, finish, receive, send, settle, wanted};
 use crate::bench::calls::Calls;
 
 /// Requests under way on one end.
 pub(super) struct EmpCalls<'a> {
-    emp: &'a Emp,
+    node: &'a Node,
+    endpoint: &'a Endpoint,
+    to: Address,
     out: Arc<[u8]>,
     receives: VecDeque<ReceiveRequest<Vec<u8>>>,
     sends: VecDeque<SendRequest<Arc<[u8]>>>,
@@ -22,24 +24,29 @@ pub(super) struct EmpCalls<'a> {
 
 impl<'a> EmpCalls<'a> {
     /// For messages of a size, of which so many are received at a time.
-    pub(super) fn new(emp: &'a Emp, size: usize, batch: usize) -> Self {
+    pub(super) fn new(
+        (node, endpoint, to): (&'a Node, &'a Endpoint, Address),
+        size: usize,
+        batch: usize,
+    ) -> Self {
         let spare = (0..batch).map(|_| vec![0; size]).collect();
         let (receives, sends) = (VecDeque::with_capacity(batch), VecDeque::with_capacity(batch));
-        Self { emp, out: vec![0x5a; size].into(), receives, sends, spare, size }
+        let out = vec![0x5a; size].into();
+        Self { node, endpoint, to, out, receives, sends, spare, size }
     }
 }
 
 impl Calls for EmpCalls<'_> {
     fn post_receive(&mut self) -> anyhow::Result<()> {
         let buffer = self.spare.pop().unwrap_or_else(|| vec![0; self.size]);
-        let selector = self.emp.wanted(DATA);
-        self.receives.push_back(receive(&self.emp.endpoint, selector, buffer)?);
+        let selector = wanted(self.to, DATA);
+        self.receives.push_back(receive(self.endpoint, selector, buffer)?);
         Ok(())
     }
 
     fn post_send(&mut self) -> anyhow::Result<()> {
         let out = Arc::clone(&self.out);
-        self.sends.push_back(send(&self.emp.endpoint, self.emp.to, DATA, out)?);
+        self.sends.push_back(send(self.endpoint, self.to, DATA, out)?);
         Ok(())
     }
 
@@ -55,6 +62,6 @@ impl Calls for EmpCalls<'_> {
     }
 
     fn settle(&mut self) {
-        self.emp.settle();
+        settle(self.node);
     }
 }

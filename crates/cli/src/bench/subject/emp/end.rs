@@ -4,51 +4,28 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use emp_host::{
-    Address, Counter, Endpoint, Node, PageBuffer, ReceiveBuffer, ReceiveRequest, Refused, Region,
-    Request, Selector, SendBuffer, SendOptions, SendRequest, WaitError,
+    Address, Counter, Endpoint, Node, PageBuffer, ReceiveRequest, Region, Request, SendBuffer,
+    SendOptions, SendRequest,
 };
 
-use super::emp_calls::EmpCalls;
-use super::emp_opening::OpenNode;
-use super::{Role, Subject, memory};
+use super::calls::EmpCalls;
+use super::node::OpenNode;
+use super::post::{
+    DATA, END, finish, pingpong_receives, receive, send, send_with, settle, try_send, wanted,
+};
 use crate::bench::calls::{Calls, Script};
 use crate::bench::job::{Job, Measure, Pattern};
-use crate::bench::lifeline;
-use crate::bench::patience::{self, Patience};
+use crate::bench::patience::Patience;
+use crate::bench::subject::kind::{Role, Subject};
+use crate::bench::subject::memory;
 use crate::bench::verify;
-
-/// The endpoint that measurements use, at both ends.
-pub(super) const ENDPOINT: u16 = 1;
-
-/// Match bits of what is measured.
-pub(super) const DATA: u64 = 1;
-
-/// Match bits of the message that says that everything has arrived.
-pub(super) const END: u64 = 2;
-
-/// Receives posted for a ping-pong: one for the message under way, one for the next, so that posting never delays an
-/// answer.
-const PINGPONG_RECEIVES: usize = 2;
-
-/// Longer messages go into one buffer, as with the other subjects: posting takes nothing beside them, and an end with
-/// three buffers of 1 MiB where the others have two no longer has them in a second-level cache of 2 MiB.
-const TWO_RECEIVES_BYTES_MAX: usize = 64 << 10;
 
 /// Messages up to this many bytes have buffers that go round with their requests: streamed, a window of 64 then fits a first-level cache of 32 KB.
 const OWN_BYTES_MAX: usize = 256;
-
-/// Receives that are posted for a ping-pong of messages of so many bytes.
-pub(super) fn pingpong_receives(size: usize) -> usize {
-    if size > TWO_RECEIVES_BYTES_MAX { 1 } else { PINGPONG_RECEIVES }
-}
-
-/// How long both ends go on making progress after a job, so that the last acknowledgements are out even without a
-/// guardian. Several times the longest delay of an acknowledgement.
-const SETTLE: Duration = Duration::from_micros(400);
 
 /// One end of a pair of nodes.
 pub struct Emp {
@@ -105,10 +82,6 @@ impl Emp {
         Self { idle, ..self }
     }
 
-    pub(super) fn wanted(&self, match_bits: u64) -> Selector {
-        Selector { from: self.to.node, ..Selector::bits(match_bits) }
-    }
-
     /// Makes `count` receive buffers of a size.
     fn make_buffers(&mut self, count: usize, size: usize) -> anyhow::Result<()> {
         if self.spare.len() != count || self.spare.iter().any(|buffer| buffer.len() != size) {
@@ -125,7 +98,7 @@ impl Emp {
             return Ok(());
         }
         self.unposted -= 1;
-        let selector = self.wanted(DATA);
+        let selector = wanted(self.to, DATA);
         self.receives.push_back(receive(&self.endpoint, selector, buffer)?);
         Ok(())
     }
@@ -202,7 +175,7 @@ impl Emp {
         job: &Job,
         mut next: impl FnMut(Option<B>) -> B,
     ) -> anyhow::Result<()> {
-        let end = receive(&self.endpoint, self.wanted(END), vec![0])?;
+        let end = receive(&self.endpoint, wanted(self.to, END), vec![0])?;
         let mut flying: VecDeque<SendRequest<B>> = VecDeque::with_capacity(job.window);
         for number in 1..=job.count {
             let mut back = None;
@@ -233,7 +206,7 @@ impl Emp {
     }
 
     fn both_ways(&mut self, job: &Job) -> anyhow::Result<()> {
-        let end = receive(&self.endpoint, self.wanted(END), vec![0])?;
+        let end = receive(&self.endpoint, wanted(self.to, END), vec![0])?;
         let mut flying: VecDeque<SendRequest<Arc<PageBuffer>>> =
             VecDeque::with_capacity(job.window);
         let (mut sent, mut received) = (0, 0);
@@ -268,13 +241,6 @@ impl Emp {
         }
         self.send_end()?;
         finish(end).map(drop)
-    }
-
-    pub(super) fn settle(&self) {
-        let start = Instant::now();
-        while start.elapsed() < SETTLE {
-            self.node.progress();
-        }
     }
 }
 
@@ -321,7 +287,7 @@ impl Subject for Emp {
             Pattern::Verify => bail!("a verify run is no measurement"),
         }
         let elapsed = start.elapsed();
-        self.settle();
+        settle(&self.node);
         Ok(Measure { job: *job, elapsed, arrived: 1.0 })
     }
 
@@ -333,7 +299,7 @@ impl Subject for Emp {
             Pattern::Put | Pattern::Get | Pattern::Atomic => self.be_reached()?,
             Pattern::Verify => bail!("a verify run is no measurement"),
         }
-        self.settle();
+        settle(&self.node);
         Ok(())
     }
 
@@ -344,7 +310,8 @@ impl Subject for Emp {
     }
 
     fn calls(&mut self, script: &Script) -> anyhow::Result<Box<dyn Calls + '_>> {
-        Ok(Box::new(EmpCalls::new(self, script.size, script.batch)))
+        let ends = (&self.node, &self.endpoint, self.to);
+        Ok(Box::new(EmpCalls::new(ends, script.size, script.batch)))
     }
 
     fn verify(&mut self, plan: &verify::Plan, role: Role) -> anyhow::Result<verify::Tally> {
@@ -358,88 +325,3 @@ impl Subject for Emp {
 trait Next<B>: FnMut(Option<B>) -> B {}
 
 impl<B, F: FnMut(Option<B>) -> B> Next<B> for F {}
-
-/// Waits for the end of an operation and gives its buffer back. Inlined like the posts: a request that has just been made, or
-/// a result, that is handed through several functions is copied by each, and each copy waits for the one before.
-#[inline(always)]
-pub(super) fn finish<B: Send + 'static>(request: Request<B>) -> anyhow::Result<B> {
-    finish_within(request, patience::limit())
-}
-
-/// The same with another limit.
-#[inline(always)]
-pub(super) fn finish_within<B: Send + 'static>(
-    mut request: Request<B>,
-    limit: Duration,
-) -> anyhow::Result<B> {
-    let mut left = limit;
-    loop {
-        // The error may own the buffer, which need not be fit to cross threads with it: its words will do.
-        match request.wait(lifeline::INTERVAL) {
-            Ok(done) => return Ok(done.buffer),
-            Err(WaitError::TimedOut(back)) if !left.is_zero() => request = back,
-            Err(error) => bail!("{error}"),
-        }
-        left = left.saturating_sub(lifeline::INTERVAL);
-        lifeline::check()?;
-    }
-}
-
-/// Posts a receive.
-#[inline(always)]
-pub(super) fn receive<B: ReceiveBuffer>(
-    endpoint: &Endpoint,
-    selector: Selector,
-    buffer: B,
-) -> anyhow::Result<ReceiveRequest<B>> {
-    match endpoint.receive(selector, buffer) {
-        Ok(request) => Ok(request),
-        Err(refused) => Err(anyhow!("EMP refused a receive: {refused}")),
-    }
-}
-
-/// Posts a send, or gives the buffer back if there is no room for it now.
-#[inline]
-pub(super) fn try_send<B: SendBuffer>(
-    endpoint: &Endpoint,
-    to: Address,
-    match_bits: u64,
-    buffer: B,
-    options: SendOptions,
-) -> anyhow::Result<Result<SendRequest<B>, B>> {
-    match endpoint.send_with(to, match_bits, buffer, options) {
-        Ok(request) => Ok(Ok(request)),
-        Err(Refused { reason, buffer }) if reason.is_temporary() => Ok(Err(buffer)),
-        Err(refused) => bail!("EMP refused a send: {refused}"),
-    }
-}
-
-/// Posts a send, however long it takes until there is room. A refused post makes progress by itself.
-#[inline(always)]
-pub(super) fn send<B: SendBuffer>(
-    endpoint: &Endpoint,
-    to: Address,
-    match_bits: u64,
-    buffer: B,
-) -> anyhow::Result<SendRequest<B>> {
-    send_with(endpoint, to, match_bits, buffer, SendOptions::default())
-}
-
-#[inline(always)]
-fn send_with<B: SendBuffer>(
-    endpoint: &Endpoint,
-    to: Address,
-    match_bits: u64,
-    mut buffer: B,
-    options: SendOptions,
-) -> anyhow::Result<SendRequest<B>> {
-    let mut patience = Patience::default();
-    loop {
-        match endpoint.send_with(to, match_bits, buffer, options) {
-            Ok(request) => return Ok(request),
-            Err(Refused { reason, buffer: back }) if reason.is_temporary() => buffer = back,
-            Err(refused) => bail!("EMP refused a send: {refused}"),
-        }
-        patience.idle()?;
-    }
-}

@@ -1,8 +1,8 @@
 //! The bare link: what EMP would be if it cost nothing. Frames, no reliability.
 //!
 //! Messages longer than a frame are cut up. Like EMP, it copies what arrives to a buffer. In a ping-pong a message that
-//! does not come back is counted as lost and the next one sent; streams are in [`super::raw_flow`]. Between processes of
-//! one machine a large message of a ping-pong is one read of the other's memory ([`super::raw_memory`]).
+//! does not come back is counted as lost and the next one sent; streams are in [`super::flow`]. Between processes of
+//! one machine a large message of a ping-pong is one read of the other's memory ([`super::memory`]).
 
 use std::io::IoSlice;
 use std::time::{Duration, Instant};
@@ -12,12 +12,14 @@ use emp_host::PageBuffer;
 use emp_link::{Link, TxFrame};
 use emp_wire::{HEADER_BYTES, LinkAddress};
 
-use super::raw_frame::{Head, Kind};
-use super::raw_long::{Long, Slots, Taker};
-use super::raw_memory::{NOTE, RawMemory};
-use super::{Role, Subject, memory};
+use super::frame::{Head, Kind};
+use super::long::Long;
+use super::memory::{NOTE, RawMemory};
+use super::placing::{Slots, Taker};
 use crate::bench::job::{Job, Measure, Pattern};
 use crate::bench::patience::Patience;
+use crate::bench::subject::kind::{Role, Subject};
+use crate::bench::subject::memory;
 
 /// Most frames handed to the link in one call.
 pub(super) const BATCH: usize = 64;
@@ -328,5 +330,5 @@ impl Subject for Raw {
 }
 
 #[cfg(test)]
-#[path = "raw_tests.rs"]
+#[path = "tests.rs"]
 mod tests;

@@ -8,16 +8,18 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use emp_host::PageBuffer;
 use socket2::SockRef;
 
-use super::tcp_calls::TcpCalls;
-use super::{Role, Subject, memory};
+use super::calls::TcpCalls;
+use super::some::some;
 use crate::bench::calls::{Calls, Script};
 use crate::bench::job::{Job, Measure, Pattern};
 use crate::bench::lifeline;
 use crate::bench::patience::Patience;
+use crate::bench::subject::kind::{Role, Subject};
+use crate::bench::subject::memory;
 
 /// Bytes read at a time where messages may be taken together.
 const READ_BYTES: usize = 256 << 10;
@@ -295,18 +297,6 @@ impl Subject for Tcp {
             bail!("TCP that sleeps has no calls that return at once");
         }
         Ok(Box::new(TcpCalls::new(&mut self.stream, script.size, script.batch)))
-    }
-}
-
-/// Makes "not now" a value; it is the one thing that a spinning socket says all the time.
-#[inline]
-pub(super) fn some(result: std::io::Result<usize>) -> anyhow::Result<Option<usize>> {
-    match result {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
-            Ok(None)
-        }
-        Err(error) => Err(error).context("TCP connection"),
     }
 }
 

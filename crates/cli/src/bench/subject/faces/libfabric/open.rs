@@ -1,13 +1,10 @@
 //! EMP through its libfabric provider: what an MPI calls.
 
-mod door;
-mod interface;
-
 use std::path::Path;
 
-pub use self::door::Door;
-use super::faces::Port;
+use super::door::Door;
 use crate::bench::patience::Patience;
+use crate::bench::subject::faces::port::Port;
 
 /// The variable by which the provider is told its link.
 pub const LINK_VARIABLE: &str = "FI_EMP_LINK";

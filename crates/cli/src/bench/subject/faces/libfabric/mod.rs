@@ -1,0 +1,5 @@
+//! EMP through its libfabric provider.
+
+mod door;
+mod interface;
+pub mod open;

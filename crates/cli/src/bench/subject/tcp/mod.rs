@@ -1,0 +1,6 @@
+//! TCP, the yardstick.
+
+mod calls;
+mod end;
+pub mod opening;
+mod some;

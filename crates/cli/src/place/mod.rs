@@ -120,8 +120,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut rows = rows(&placements, &small?, &large?, &machine);
     if !args.no_measure {
         let names: Vec<&str> = placements.iter().map(|one| one.name.as_str()).collect();
-        let all = measured::measure(&names)?;
-        rows.iter_mut().zip(all).for_each(|(row, measured)| row.measured = measured);
+        match measured::measure(&names) {
+            Ok(all) => rows.iter_mut().zip(all).for_each(|(row, one)| row.measured = one),
+            // What is predicted holds all the same.
+            Err(problem) => eprintln!("note: nothing was measured: {problem:#}"),
+        }
     }
     let recommended = recommend(&rows);
     let text = tell(&rows, &machine, recommended, there);

@@ -105,8 +105,10 @@ fn the_next_rung_is_taken_where_a_service_has_nothing() {
     limit(&service, libc::RLIMIT_NOFILE, 1000);
     let (links, said) = climb(&lab);
     assert_eq!(links, ["empd", "udp"], "{said}");
+    assert!(said.contains("bulk from"), "long messages leave as datagrams: {said}");
     let (_, place) = service.end();
     let _lender = Service::start_at(&lab, 0, "lend = 'everyone'", place);
     let (links, said) = climb(&lab);
     assert!(links == ["packet", "udp"] && said.contains("lent packet on emp0"), "{said}");
+    assert!(said.contains("bulk from"), "long messages leave as datagrams: {said}");
 }

@@ -80,6 +80,10 @@ impl Session {
         interfaces: &Named,
         mtu: Option<usize>,
     ) -> anyhow::Result<Self> {
+        // What is wrong here is said before anybody is asked.
+        for name in interfaces.first.iter().chain(&interfaces.together).chain(&interfaces.spares) {
+            Place::named(name)?;
+        }
         let mut control = Control::connect(peer)?;
         let mut place = Place::find(control.addresses()?, interfaces, mtu)?;
         let own = place.end()?;

@@ -129,7 +129,7 @@ fn many_nodes(interface: &str) -> &'static str {
 fn costs(interface: &Interface) -> Option<PathCosts> {
     let ip = interface.addresses.iter().find(|ip| ip.is_ipv4())?;
     let mtu = usize::try_from(interface.mtu?).ok()?;
-    measure_paths(&interface.name, *ip, mtu.checked_sub(IP_UDP_BYTES)?)
+    measure_paths((&interface.name, false), *ip, mtu.checked_sub(IP_UDP_BYTES)?)
 }
 
 fn decide(interface: &Interface, packet: io::Result<()>) -> Rung {

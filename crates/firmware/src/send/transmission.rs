@@ -110,8 +110,11 @@ impl SendSide {
             let Some(sequence) = self.choose(now, peer, &paths, reads) else {
                 break;
             };
-            let would_wait =
-                paths.several && self.would_wait_for_another(peer, sequence, &paths, out.batch);
+            // What is no part of a train may have been taken from where it waited, to leave now.
+            let of_train = self.train_goes_on_with(peer) == Some(sequence);
+            let would_wait = paths.several
+                && of_train
+                && self.would_wait_for_another(peer, sequence, &paths, out.batch);
             if would_wait {
                 out.batch.end();
             }
@@ -119,7 +122,6 @@ impl SendSide {
                 whole = false;
                 break;
             }
-            let of_train = self.train_goes_on_with(peer) == Some(sequence);
             if of_train {
                 part = part.or_else(|| self.part_from(peer, sequence, &paths));
             }

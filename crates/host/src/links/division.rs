@@ -33,8 +33,8 @@ pub(crate) fn divide(links: &[Capabilities], forced: Option<u32>) -> Option<Divi
         let links = Some(LinkCost::divided(frames.max(1), frames.max(1)));
         return Some(Division { bulk, costs: None, links });
     }
-    let costs =
-        measure_paths(&ring.interface, ip, ring.frame_bytes_max.min(links[bulk].frame_bytes_max))?;
+    let frame_bytes = ring.frame_bytes_max.min(links[bulk].frame_bytes_max);
+    let costs = measure_paths((&ring.interface, ring.kind == "empd"), ip, frame_bytes)?;
     let gains = costs.threshold().or_else(|| costs.threshold_long()).is_some();
     Some(Division { bulk, costs: Some(costs), links: gains.then(|| costs.of_links()) })
 }

@@ -186,14 +186,14 @@ impl<T> SlotConsumer<T> {
 
     /// Says that this end is about to sleep. True: something is there, do not sleep.
     pub fn arm(&self) -> bool {
-        self.ring.asleep.0.store(true, Ordering::Relaxed);
+        self.ring.asleep.0.swap(true, Ordering::AcqRel);
         fence(Ordering::SeqCst);
         self.ring.head.0.load(Ordering::Acquire) != self.emptied
     }
 
     /// Says that this end is awake.
     pub fn disarm(&self) {
-        self.ring.asleep.0.store(false, Ordering::Relaxed);
+        self.ring.asleep.0.swap(false, Ordering::AcqRel);
     }
 }
 

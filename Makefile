@@ -20,12 +20,12 @@ all: deps
 demo: all
 	$(BUILT)/emp demo
 
-## Lint, loom, tests, two fuzz targets for half a minute each, 1,000 new seeds of the simulator and 200 of worlds with relays, a part of the MPI programs: under half an hour on two
+## Lint, loom, tests, two fuzz targets for half a minute each, 1,000 new seeds of the simulator and 100 of worlds with relays, a part of the MPI programs: under half an hour on two
 ## cores. What it leaves out: test-mpi-full, test-mpi-endurance, test-libfabric, test-fabtests, test-cards, mutants.
 test: requirements deps browser lint loom fuzz
 	$(CARGO) test --workspace --locked
 	$(TESTED)/emp sim --fresh 1000
-	$(TESTED)/emp sim --relays --fresh 200
+	$(TESTED)/emp sim --relays --fresh 100
 	$(MAKE) test-mpi MPI_TESTS="$(MPI_TESTS_QUICK)"
 
 ## EMP_REQUIRE=root,mpi,browser,wasm,tshark names what must be there: tests that are skipped for lack of it then fail.
@@ -34,7 +34,7 @@ requirements:
 
 ## Those of the MPI tests that `make test` has time for; `make test-mpi` runs them all.
 MPI_TESTS ?=
-MPI_TESTS_QUICK = openmpi-netpipe openmpi-hpcc-plain openmpi-beyond-plain openmpi-many-plain openmpi-bench mpich-netpipe mpich-beyond-plain mpich-many-plain mpich-suite openmpi-suite-plain
+MPI_TESTS_QUICK = openmpi-netpipe openmpi-hpcc-plain openmpi-beyond-plain openmpi-many-plain openmpi-bench mpich-netpipe-plain mpich-netpipe-loss mpich-beyond-plain mpich-many-plain mpich-suite-plain mpich-suite-loss mpich-suite-user openmpi-suite-plain
 
 ## Unmodified MPI programs on EMP between two hosts of a lab: see tests/mpi/run.
 test-mpi: deps-mpi

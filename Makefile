@@ -20,12 +20,12 @@ all: deps
 demo: all
 	$(BUILT)/emp demo
 
-## Lint, loom, tests, two fuzz targets for half a minute each, 1,000 new seeds of the simulator and 100 of worlds with relays, a part of the MPI programs: under half an hour on two
+## Lint, loom, tests, two fuzz targets for half a minute each, 1,000 new seeds of the simulator and the same 200 of worlds with relays, a part of the MPI programs: under half an hour on two
 ## cores. What it leaves out: test-mpi-full, test-mpi-endurance, test-libfabric, test-fabtests, test-cards, mutants.
 test: requirements deps browser lint loom fuzz
 	$(CARGO) test --workspace --locked
 	$(TESTED)/emp sim --fresh 1000
-	$(TESTED)/emp sim --relays --fresh 100
+	$(TESTED)/emp sim --relays --seeds 0..200
 	$(MAKE) test-mpi MPI_TESTS="$(MPI_TESTS_QUICK)"
 
 ## EMP_REQUIRE=root,mpi,browser,wasm,tshark names what must be there: tests that are skipped for lack of it then fail.

@@ -2,6 +2,7 @@
 
 use std::io::IoSlice;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use emp_link::{
@@ -152,4 +153,94 @@ fn how_the_interface_is_comes_with_the_next_look() {
         assert_eq!(seen, expected);
         std::thread::sleep(Duration::from_millis(2));
     }
+}
+
+/// Leaves this thread, and those that it starts, one core.
+fn keep_to_one_core() {
+    // SAFETY: the set is plain bits, read and written by the calls within its size; pid 0 is this thread.
+    unsafe {
+        let mut allowed: libc::cpu_set_t = std::mem::zeroed();
+        let size = size_of_val(&allowed);
+        assert_eq!(libc::sched_getaffinity(0, size, &raw mut allowed), 0);
+        let first = (0..libc::CPU_SETSIZE as usize).find(|core| libc::CPU_ISSET(*core, &allowed));
+        libc::CPU_ZERO(&mut allowed);
+        libc::CPU_SET(first.expect("it runs somewhere"), &mut allowed);
+        assert_eq!(libc::sched_setaffinity(0, size, &raw const allowed), 0);
+    }
+}
+
+/// Counts the looks for frames that are made by it.
+struct Counting(SimLink, Arc<AtomicU64>);
+
+impl Link for Counting {
+    fn capabilities(&self) -> &Capabilities {
+        self.0.capabilities()
+    }
+    fn send(&mut self, batch: &[TxFrame<'_>]) -> usize {
+        self.0.send(batch)
+    }
+    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[u8], &LinkAddress)) -> usize {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.receive(budget, sink)
+    }
+    fn receive_into(&mut self, budget: usize, sink: &mut dyn FrameSink) -> usize {
+        self.receive(budget, &mut |frame, from| sink.frame(frame, from))
+    }
+    fn readiness(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        self.0.readiness()
+    }
+    fn wait(&mut self, timeout: Option<Duration>) -> bool {
+        self.0.wait(timeout)
+    }
+    fn statistics(&self) -> LinkStatistics {
+        self.0.statistics()
+    }
+}
+
+/// Both ends send this many frames each round, of which both await all.
+const BURST: u32 = 32;
+
+const ROUNDS: u32 = 300;
+
+/// Looks of both threads in a round. Where each gives the core away after every fruitless look it is some ten to fifty; where one looks
+/// until it would offer its core anyway, or for as long as it looks before it sleeps, some thousand.
+const LOOKS_MAX: u64 = 300;
+
+/// Two links' threads and who uses them have one core: each thread leaves it to whoever has something to do.
+#[test]
+fn threads_that_share_a_core_leave_it_to_each_other() {
+    keep_to_one_core();
+    let looks = Arc::<AtomicU64>::default();
+    let fabric = Fabric::new(2).expect("descriptors");
+    let spawn = |work: LinkWork| std::thread::Builder::new().spawn(move || work.run());
+    let mut ends = [0, 1].map(|place| {
+        let look_for = Some(Duration::from_micros(100));
+        let thread = LinkThread::start(look_for, spawn).expect("a thread");
+        let link = fabric.link(place, 2).expect("there is such a place");
+        threaded(Counting(link, Arc::clone(&looks)), &thread)
+    });
+    let addresses = [1, 0].map(|other: usize| ends[other].capabilities().address);
+    for round in 0..ROUNDS {
+        let since = Instant::now();
+        let (mut sent, mut came) = ([0; 2], [0; 2]);
+        while sent != [BURST; 2] || came != [BURST; 2] {
+            let mut moved = false;
+            for (at, end) in ends.iter_mut().enumerate() {
+                if sent[at] < BURST && send(end, addresses[at], &frame(round)) {
+                    sent[at] += 1;
+                    moved = true;
+                }
+                let received = end.receive(64, &mut |_, _| ());
+                came[at] += received as u32;
+                moved |= received > 0;
+            }
+            if !moved {
+                std::thread::yield_now();
+            }
+            assert!(since.elapsed() < LONG, "round {round}: {sent:?} sent, {came:?} came");
+        }
+    }
+    let looks = looks.load(Ordering::Relaxed) / u64::from(ROUNDS);
+    println!("{looks} looks a round");
+    assert!(looks <= LOOKS_MAX, "{looks} looks a round");
 }

@@ -97,7 +97,7 @@ pub struct EmpArgs {
     #[arg(long, default_value = "inline")]
     pub board: String,
     /// The two CPUs of a split board, such as 0,1: of the engine, and of its other thread. Of a lab's two ends the second has them the other way
-    /// round.
+    /// round [default: in a lab four of this machine's where it has them, else both threads of an end share one, which makes them many times slower].
     #[arg(long, value_name = "CPUS", value_delimiter = ',')]
     pub cpus: Vec<usize>,
     /// Leave out the guardian thread of the inline board.
@@ -238,9 +238,14 @@ impl WhereArgs {
     /// Does work in one session.
     pub fn with_session<T: Send>(
         &self,
-        specs: Vec<Spec>,
+        mut specs: Vec<Spec>,
         work: impl FnOnce(&mut Session) -> anyhow::Result<T> + Send,
     ) -> anyhow::Result<T> {
+        // Here this process is not on one of them yet.
+        let usable = if self.lab { cpus::usable_cpus() } else { Vec::new() };
+        for spec in &mut specs {
+            spec.cpus = spec.cpus.or_else(|| cpus::apart(&spec.board, &usable));
+        }
         let services = specs.iter().any(Spec::needs_service);
         self.with_peer(services, |peer| work(&mut self.open(peer, specs)?))
     }

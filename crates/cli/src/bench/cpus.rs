@@ -7,15 +7,23 @@ use crate::error::user_error;
 use crate::process;
 
 /// CPUs as they were named for a board, checked: two for one on two threads, none for others.
-pub fn check(cpus: &[usize], board: &str) -> anyhow::Result<Option<[usize; 2]>> {
+pub fn check(cpus: &[usize], board: &str) -> anyhow::Result<Option<Ends>> {
     check_among(cpus, board, &usable_cpus())
 }
 
-fn check_among(
-    cpus: &[usize],
-    board: &str,
-    usable: &[usize],
-) -> anyhow::Result<Option<[usize; 2]>> {
+/// Of either end, the CPU of the engine and that of the board's other thread.
+pub type Ends = [[usize; 2]; 2];
+
+/// Those of a board for which none were named, where both ends are on this machine, their engines on its first two: no thread shares one, as two that
+/// spin would take it from each other. `None`: there are too few, or the board has one thread.
+pub fn apart(board: &str, usable: &[usize]) -> Option<Ends> {
+    match *usable {
+        [a, b, c, d, ..] if board.starts_with("split") => Some([[a, c], [b, d]]),
+        _ => None,
+    }
+}
+
+fn check_among(cpus: &[usize], board: &str, usable: &[usize]) -> anyhow::Result<Option<Ends>> {
     if cpus.is_empty() {
         return Ok(None);
     }
@@ -37,17 +45,14 @@ fn check_among(
             all.join(", ")
         );
     }
-    Ok(Some([first, second]))
+    Ok(Some([[first, second], [second, first]]))
 }
 
-/// Keeps the calling thread on the first CPU; the second is for the board's other thread. The other way round for an end that is on the second
-/// alone, as one of a lab is, so that each of the two ends has its engine on a CPU of its own.
-pub fn settle(cpus: Option<[usize; 2]>) -> anyhow::Result<Option<usize>> {
-    let Some([mut own, mut other]) = cpus else { return Ok(None) };
-    let list = process::own_status("Cpus_allowed_list").unwrap_or_default();
-    if parse_cpu_list(&list) == [other] {
-        std::mem::swap(&mut own, &mut other);
-    }
+/// Keeps the calling thread on the engine's CPU; returned is that of the board's other thread. They are the second end's for one whose engine is on that
+/// CPU alone, as one of a lab is, else the first's.
+pub fn settle(cpus: Option<Ends>) -> anyhow::Result<Option<usize>> {
+    let Some([first, second]) = cpus else { return Ok(None) };
+    let [own, other] = if usable_cpus() == second[..1] { second } else { first };
     stay_on_cpu(own).map_err(|error| user_error(format!("CPU {own} is not to be had: {error}")))?;
     Ok(Some(other))
 }
@@ -75,7 +80,7 @@ mod tests {
     fn two_threads_take_two_cpus() {
         let of = |cpus: &[usize], board| check_among(cpus, board, &[0, 1, 4]);
         assert_eq!(of(&[], "inline").unwrap(), None);
-        assert_eq!(of(&[4, 0], "split:io").unwrap(), Some([4, 0]));
+        assert_eq!(of(&[4, 0], "split:io").unwrap(), Some([[4, 0], [0, 4]]));
         for (cpus, board, says) in [
             (&[0, 1][..], "thread", "split:io; thread takes its caller's"),
             (&[1], "split:io", "is on 2 CPUs, and --cpus names 1"),
@@ -86,6 +91,13 @@ mod tests {
             let error = of(cpus, board).unwrap_err();
             assert!(error.is::<UserError>() && error.to_string().contains(says), "{error}");
         }
+    }
+
+    #[test]
+    fn four_threads_take_four_cpus_of_a_machine_that_has_them() {
+        assert_eq!(apart("split:io", &[0, 1, 4, 5, 6]), Some([[0, 4], [1, 5]]));
+        assert_eq!(apart("split:io", &[0, 1, 4]), None);
+        assert_eq!(apart("inline", &[0, 1, 4, 5]), None);
     }
 
     #[test]

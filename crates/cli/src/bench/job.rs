@@ -7,6 +7,7 @@ use emp_host::Want;
 use emp_link::{FaultPlan, FaultPlanError};
 use serde::{Deserialize, Serialize};
 
+use super::cpus::Ends;
 use crate::error::user_error;
 pub use crate::measured::{Pattern, SubjectKind};
 
@@ -81,9 +82,9 @@ pub struct Spec {
     pub no_past_ip: bool,
     /// Where EMP's firmware runs, by name.
     pub board: String,
-    /// The CPUs of a board on two threads.
+    /// The CPUs of a board on two threads, of either end.
     #[serde(default)]
-    pub cpus: Option<[usize; 2]>,
+    pub cpus: Option<Ends>,
     /// EMP's guardian thread is there.
     pub guardian: bool,
     /// The sender says of its messages that others follow, but of the last of a window.

@@ -38,7 +38,7 @@ mod verify_pairs;
 mod verify_run;
 mod work;
 
-pub use cpus::usable_cpus;
+pub use cpus::{apart, usable_cpus};
 pub use environment::{links, load, note_conditions};
 pub use job::{LinkChoice, Spec};
 pub use measure::Effort;

@@ -1,4 +1,5 @@
-//! What the boards that run a scheme do on this machine: both ends here, over datagrams on loopback, each on a core of its own where there are two.
+//! What the boards that run a scheme do on this machine: both ends here, over datagrams on loopback, each on a core of its own where there are
+//! two, and each thread of a board on two where there are four.
 
 use std::env;
 use std::io::{BufRead, BufReader};
@@ -9,7 +10,7 @@ use anyhow::{Context, bail};
 use emp_host::stay_on_cpu;
 
 use crate::bench::{
-    Effort, LinkChoice, Named, Progress, Session, Spec, Work, measure_sizes, usable_cpus,
+    Effort, LinkChoice, Named, Progress, Session, Spec, Work, apart, measure_sizes, usable_cpus,
 };
 use crate::measured::Pattern;
 
@@ -77,7 +78,7 @@ pub fn measure(schemes: &[&str]) -> anyhow::Result<Vec<Option<Measured>>> {
     let boards: Vec<_> = schemes.iter().filter_map(known).collect();
     let spec = |(_, board): &&(&str, &str)| Spec {
         board: (*board).to_owned(),
-        cpus: pair.filter(|_| *board != "inline").map(|(a, b)| [a, b]),
+        cpus: apart(board, &cpus),
         // Where threads share cores, those that spin take them from those that work.
         wait: Some("adaptive".to_owned()),
         ..Spec::emp(LinkChoice::Udp)

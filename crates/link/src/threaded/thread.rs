@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use emp_rings::{SlotConsumer, SlotProducer, slot_ring};
 
 use super::served::Served;
+use crate::service::yields::Yields;
 use crate::system;
 
 /// Links that may be on their way to the thread at a time.
@@ -18,7 +19,8 @@ const NEWCOMERS: usize = 16;
 /// Longest sleep where nothing would wake the thread: a link is full, or its reader is, or it has no descriptor.
 const BY_HAND: Duration = Duration::from_micros(50);
 
-/// While it looks fruitlessly, the thread offers its core to others this often.
+/// While it looks fruitlessly, the thread offers its core to others this often. After each look where others wait for it, as the engine does that it
+/// may share a core with: unless it never sleeps, as between two that only yield the scheduler gives turns of milliseconds.
 const YIELD_EVERY: Duration = Duration::from_micros(20);
 
 /// What is read from both sides.
@@ -128,7 +130,9 @@ impl LinkWork {
             }
         }
         let _ended = Ended(Arc::clone(&self.signs));
-        let (mut busy_at, mut yielded) = (Instant::now(), Instant::now());
+        let start = Instant::now();
+        let (mut busy_at, mut yielded) = (start, start);
+        let mut others = Yields::new();
         while !self.signs.stop.load(Ordering::Acquire) {
             let now = Instant::now();
             let mut moved = self.welcome();
@@ -136,13 +140,17 @@ impl LinkWork {
                 moved |= served.turn(now);
             }
             self.served.retain(|served| !served.is_closed());
+            let lost = others.is_lost(now - start);
             if moved {
                 busy_at = now;
-            } else if self.look_for.is_some_and(|time| now - busy_at >= time) {
+            } else if self.look_for.is_some_and(|time| lost || now - busy_at >= time) {
                 self.sleep();
-            } else if now - yielded >= YIELD_EVERY {
+            } else if others.is_crowded() && self.look_for.is_some() || now - yielded >= YIELD_EVERY
+            {
+                let before = Instant::now();
                 std::thread::yield_now();
                 yielded = Instant::now();
+                others.yielded(before - start, yielded - start);
             } else {
                 std::hint::spin_loop();
             }

@@ -140,7 +140,11 @@ fn describe(spec: &Spec, place: &Place) -> anyhow::Result<NodeBuilder> {
         // A caller that spins would take the progress thread's core.
         Board::Thread => (Board::Thread, WaitMode::Adaptive),
         Board::Split { scheme, .. } => {
-            (Board::Split { scheme, cpu: cpus::settle(spec.cpus)? }, WaitMode::Spin)
+            let cpu = cpus::settle(spec.cpus)?;
+            // Two threads that spin on one core give each other turns of the scheduler's.
+            let shared = cpu.is_none() && cpus::usable_cpus().len() == 1;
+            let wait = if shared { WaitMode::Adaptive } else { WaitMode::Spin };
+            (Board::Split { scheme, cpu }, wait)
         }
         Board::Daemon => (Board::Daemon, WaitMode::Spin),
     };

@@ -202,9 +202,9 @@ const BURST: u32 = 32;
 
 const ROUNDS: u32 = 300;
 
-/// Looks of both threads in a round. Where each gives the core away after every fruitless look it is some ten to fifty; where one looks
-/// until it would offer its core anyway, or for as long as it looks before it sleeps, some thousand.
-const LOOKS_MAX: u64 = 300;
+/// Looks of both threads in a round. Where each gives the core away after every fruitless look it is ten to a hundred; where one looks
+/// until it would offer its core anyway, four to seven hundred.
+const LOOKS_MAX: u64 = 250;
 
 /// Two links' threads and who uses them have one core: each thread leaves it to whoever has something to do.
 #[test]

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use emp_firmware::{NodeEvent, Span, Status, Time};
+use emp_wire::Epoch;
 
 use crate::network::{Jack, Network};
 use crate::reach::{Outage, Reach};
@@ -40,6 +41,16 @@ struct Reset {
     at: Time,
     /// Because the peer came back in another epoch.
     restarted: bool,
+    epochs: Epochs,
+}
+
+/// Which generations of a pair a node knows of, once it has lost the peer's state.
+#[derive(Clone, Copy, Debug)]
+pub struct Epochs {
+    /// Its own towards the peer.
+    pub own: Epoch,
+    /// The peer's; [`Epoch::UNKNOWN`]: it is to be asked for.
+    pub known: Epoch,
 }
 
 /// An endpoint was not open.
@@ -140,8 +151,14 @@ impl History {
     }
 
     /// A node reported that it lost a peer's state; perhaps because that came back in another epoch.
-    pub fn reset(&mut self, observer: usize, peer: usize, at: Time, restarted: bool) {
-        self.resets.push(Reset { observer, peer, at, restarted });
+    pub fn reset(
+        &mut self,
+        (observer, peer): (usize, usize),
+        at: Time,
+        restarted: bool,
+        epochs: Epochs,
+    ) {
+        self.resets.push(Reset { observer, peer, at, restarted, epochs });
     }
 
     /// True if this endpoint was not open at some time from `since` on: what was on its way to it then may be gone.
@@ -206,10 +223,16 @@ impl History {
             })
         };
         let silent = self.silent(observer, peer, (fresh, now));
+        // What the peer did while news of what it had done before was on its way is news, too, although that came later.
+        let known = self.last_reset(observer, peer, since).map(|reset| reset.epochs.known);
+        let known = known.filter(|known| *known != Epoch::UNKNOWN);
+        let is_news = |reset: &Reset| {
+            known.map_or(reset.at >= fresh, |known| reset.epochs.own.follows(known))
+        };
         let broken_there = || {
             self.resets.iter().any(|reset| {
                 let there = (reset.observer, reset.peer) == (peer, observer);
-                there && reset.at <= now && reset.at >= fresh
+                there && reset.at <= now && is_news(reset)
             })
         };
         match status {
@@ -224,11 +247,16 @@ impl History {
     /// When `observer` last lost the peer's state before `since`, or started: nothing that was over by then is news to it.
     fn last_lost(&self, observer: usize, peer: usize, since: Time) -> Time {
         let began = self.started.get(&observer).copied().unwrap_or_default();
-        let before = self
-            .resets
-            .iter()
-            .filter(|reset| (reset.observer, reset.peer) == (observer, peer) && reset.at < since);
-        before.map(|reset| reset.at).max().unwrap_or_default().max(began)
+        self.last_reset(observer, peer, since).map_or(began, |reset| reset.at)
+    }
+
+    /// The last time before `since` that `observer`, as it runs now, lost the peer's state.
+    fn last_reset(&self, observer: usize, peer: usize, since: Time) -> Option<&Reset> {
+        let began = self.started.get(&observer).copied().unwrap_or_default();
+        let of_pair = |reset: &&Reset| {
+            (reset.observer, reset.peer) == (observer, peer) && (began..since).contains(&reset.at)
+        };
+        self.resets.iter().rev().find(of_pair)
     }
 
     /// True if two nodes were cut off from each other, on every fabric at the same time, for long, and until after `fresh`.
@@ -316,6 +344,12 @@ mod tests {
         assert!(!history.explains(Status::PeerClosed, 0, 1, (Time(0), late + Span::ms(120))));
     }
 
+    /// A node's own generation and what it knows of the peer's, as a number of times that each has given the pair up.
+    fn epochs(own: u32, known: Option<u32>) -> Epochs {
+        let of = |times: u32| Epoch(100 + times);
+        Epochs { own: of(own), known: known.map_or(Epoch::UNKNOWN, of) }
+    }
+
     #[test]
     fn what_was_noticed_explains_nothing_more() {
         let mut history = History::new(Span::ms(100), 1);
@@ -323,13 +357,13 @@ mod tests {
         history.cut(0, 0, 1, at(0), at(500));
         assert!(history.explains(Status::Unreachable, 0, 1, (at(10), at(300))));
         // It is given up, and given up again while it is still cut off.
-        history.reset(0, 1, at(300), false);
+        history.reset((0, 1), at(300), false, epochs(1, None));
         assert!(history.explains(Status::Unreachable, 0, 1, (at(310), at(490))));
-        history.reset(0, 1, at(510), false);
+        history.reset((0, 1), at(510), false, epochs(2, None));
         assert!(!history.explains(Status::Unreachable, 0, 1, (at(520), at(900))));
         // The other end notices by what this one did.
         assert!(history.explains(Status::GivenUp, 1, 0, (at(600), at(610))));
-        history.reset(1, 0, at(610), true);
+        history.reset((1, 0), at(610), true, epochs(0, Some(2)));
         assert!(!history.explains(Status::GivenUp, 1, 0, (at(620), at(700))));
         // A node that starts knows nothing of what was before.
         history.stopped(0, at(1_000), true);
@@ -337,6 +371,21 @@ mod tests {
         assert!(history.explains(Status::PeerClosed, 1, 0, (at(990), at(1_200))));
         history.started(1, at(1_300));
         assert!(!history.explains(Status::PeerClosed, 1, 0, (at(1_310), at(1_400))));
+    }
+
+    #[test]
+    fn what_was_done_while_news_was_on_its_way_is_news_later() {
+        let mut history = History::new(Span::ms(100), 1);
+        let at = |ms| Time(0) + Span::ms(ms);
+        history.cut(0, 0, 1, at(0), at(500));
+        history.reset((0, 1), at(300), false, epochs(1, None));
+        history.reset((0, 1), at(505), false, epochs(2, None));
+        // The other end hears at 510 of what was done at 300.
+        assert!(history.explains(Status::GivenUp, 1, 0, (at(400), at(510))));
+        history.reset((1, 0), at(510), true, epochs(0, Some(1)));
+        assert!(history.explains(Status::GivenUp, 1, 0, (at(512), at(515))));
+        history.reset((1, 0), at(515), true, epochs(0, Some(2)));
+        assert!(!history.explains(Status::GivenUp, 1, 0, (at(516), at(520))));
     }
 
     #[test]

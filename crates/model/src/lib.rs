@@ -44,7 +44,7 @@ mod world;
 pub use action::{Action, ClaimUse};
 pub use discovery::{Discovery, Search, Shape, discover};
 pub use faults::{FaultPlan, Rates, Verdict};
-pub use history::History;
+pub use history::{Epochs, History};
 pub use host::{ReceiveSpec, Want, WantBits};
 pub use ledger::{Ledger, Message, MessageId, MessageSpec, Posted, Receive, ReceiveId};
 pub use measure::{Measurement, Stream, measure};

@@ -103,6 +103,12 @@ fn story(world: &World) -> String {
             text.push_str(&format!(" {name} {value}"));
         }
         text.push('\n');
+        for peer in 0..world.nodes().len() {
+            let shown = firmware.shown(world.now(), world.id(peer));
+            if shown.is_active() {
+                text.push_str(&format!("node {index}: to node {peer}: {shown:?}\n"));
+            }
+        }
     }
     let posted = world.ledger.messages.iter().enumerate().filter(|(_, m)| m.posted.is_some());
     for (id, message) in posted {

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use emp_firmware::{
     Completion, LinkCost, LinkIndex, LinkInfo, NodeEvent, OpKind, Span, Status, Time,
 };
-use emp_wire::{LinkAddress, NodeId};
+use emp_wire::{Epoch, LinkAddress, NodeId};
 
 use crate::action::Action;
-use crate::history::History;
+use crate::history::{Epochs, History};
 use crate::ledger::Ledger;
-use crate::network::{FabricSetup, Network, Wiring};
+use crate::network::{FabricSetup, Jack, Network, Wiring};
 use crate::node::{NodeSetup, SimNode};
 use crate::nodes::Nodes;
 use crate::one_sided::OneSided;
@@ -205,8 +205,8 @@ impl World {
         let links = self.nodes[node].setup.links.clone();
         let Some(firmware) = self.nodes[node].firmware.as_mut() else { return };
         for (link, _) in links.iter().enumerate().filter(|(_, link)| !link.broadcast) {
-            let Some(fabric) = self.network.fabric_of(node, link) else { continue };
-            for peer in self.network.members(fabric).iter().filter(|peer| peer.node != node) {
+            // A launcher knows it whatever plug is out just now.
+            for peer in self.network.wired_to(Jack { node, link }) {
                 let address = self.network.link_address(peer.node, peer.link);
                 firmware.hint(self.ids[peer.node], LinkIndex(link as u8), address);
             }
@@ -472,6 +472,13 @@ impl World {
         }
     }
 
+    /// What a node knows of the generations of its pair with another.
+    fn epochs(&self, node: usize, peer: NodeId) -> Epochs {
+        let shown = self.nodes[node].firmware.as_ref().map(|one| one.shown(self.now, peer));
+        let shown = shown.unwrap_or_default();
+        Epochs { own: Epoch(shown.own_epoch), known: Epoch(shown.epoch) }
+    }
+
     fn note(&mut self, node: usize, event: NodeEvent) {
         if let NodeEvent::LimitReached { .. } = event {
             return self.events.push((self.now, node, event));
@@ -504,7 +511,7 @@ impl World {
                         NodeEvent::Unreachable(_) | NodeEvent::Ended(_) | NodeEvent::Closed(_)
                     )
                 {
-                    self.history.reset(node, peer, self.now, restarted);
+                    self.history.reset((node, peer), self.now, restarted, self.epochs(node, *id));
                 }
             }
             None => self.fail(format!("node {node} reports {event:?} of a node that is not there")),

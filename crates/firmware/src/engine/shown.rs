@@ -15,6 +15,8 @@ use crate::time::{Span, Time};
 pub struct PeerShown {
     /// Its generation; 0: not known.
     pub epoch: u32,
+    /// This node's generation towards it: the next each time that this node gives it up. 0: it is not known.
+    pub own_epoch: u32,
     /// It is being looked for.
     pub sought: bool,
     /// It was met, and not given up since.
@@ -100,6 +102,7 @@ impl Firmware {
         let heard = Time(now.0.saturating_sub(age.0));
         PeerShown {
             epoch: entry.remote_epoch.0,
+            own_epoch: entry.local_epoch.0,
             sought: self.routes.searches.contains(peer),
             met: entry.remote_epoch != Epoch::UNKNOWN && !entry.has(mark::LOST),
             heard: if entry.heard_ms == 0 { Time(0) } else { heard },

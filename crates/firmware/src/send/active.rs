@@ -70,6 +70,8 @@ pub(super) struct Active {
     pub(super) train_end: Sequence,
     /// The same of trains that wait for their path's window while the current one takes another interface ([`striping`](super::striping)).
     pub(super) parked: ArrayVec<(Sequence, Sequence), INTERFACES_MAX>,
+    /// A frame of no train that has its number and has not left: there was no room for it in a batch.
+    pub(super) alone: Option<Sequence>,
     /// Whose turn it is between blocks and messages.
     pub(super) message_turn: bool,
     /// The long frame that left last.
@@ -111,6 +113,7 @@ impl Active {
             train_next: Sequence(0),
             train_end: Sequence(0),
             parked: ArrayVec::new(),
+            alone: None,
             message_turn: false,
             tail: Tail::new(Sequence(u32::MAX)),
         }
@@ -195,6 +198,7 @@ impl Active {
             self.tail.left(sequence, now);
         }
         let lost = before == FrameState::Lost;
+        self.alone = self.alone.filter(|alone| *alone != sequence);
         if lost {
             self.flights.finds(lost_by);
             self.credit = self.credit.saturating_sub(1);
@@ -252,6 +256,7 @@ impl Active {
         }
         (self.unacked, self.train_next, self.train_end) = (next, next, next);
         self.parked.clear();
+        self.alone = None;
         // Transmissions are counted on from the frames' number: only their order counts, and so tests reach their wrap as well.
         self.flights.restart(next.0, now);
         (self.since_request, self.repairs, self.refusals) = (0, 0, 0);
@@ -428,6 +433,7 @@ impl Active {
         self.lost() == 0
             && self.train_next == self.train_end
             && self.parked.is_empty()
+            && self.alone.is_none()
             && self.pending.is_empty()
             && self.blocks.is_empty()
             && self.controls.is_empty()
@@ -471,7 +477,7 @@ mod tests {
         active.began = (Sequence(3), Time(3));
         active.parked.push((Sequence(8), Sequence(9)));
         (active.paced, active.lost_at) = (Some(Time(6)), Some(Time(7)));
-        active.copied_slots = 9;
+        (active.copied_slots, active.alone) = (9, Some(Sequence(10)));
         active.restart(Sequence(70), now);
         let Active {
             window,
@@ -499,6 +505,7 @@ mod tests {
             train_next,
             train_end,
             parked,
+            alone,
             message_turn,
             tail: _,
         } = active;
@@ -509,7 +516,7 @@ mod tests {
         assert!(awaiting.first().is_none());
         assert_eq!([controls.len(), usize::from(suspected), usize::from(message_turn)], [0; 3]);
         assert_eq!([since_request, repairs, credit, refusals], [0; 4]);
-        assert_eq!(copied_slots, 0);
+        assert_eq!((copied_slots, alone), (0, None));
         assert_eq!([unacked, train_next, train_end], [Sequence(70); 3]);
         assert_eq!((requested, long_from_us, paced, lost_at), (Sequence(69), None, None, None));
         assert_eq!((acked_at, heard_at, ready_at), (now, now, Time(0)));

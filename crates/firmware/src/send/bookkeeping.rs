@@ -398,9 +398,16 @@ impl SendPeer {
         (active.train_next, active.train_end) = (first, first.plus(count));
     }
 
+    /// Opens the record of a frame of no train, which is the next to leave.
+    pub(super) fn open_alone(&mut self, path: PathId, what: What) -> Sequence {
+        let sequence = self.open(1, (path, 1), what);
+        self.active_mut().alone = Some(sequence);
+        sequence
+    }
+
     /// Gives a record its place and its sequence numbers, of which it returns the first.
     #[inline(always)]
-    pub(super) fn open(
+    fn open(
         &mut self,
         count: u32,
         (path, usual_frames): (PathId, u32),

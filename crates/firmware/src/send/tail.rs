@@ -102,9 +102,8 @@ impl SendSide {
         if !free || active.flight(path).in_flight == 0 {
             return None;
         }
-        entry.open(1, (path, 1), What::Question);
         self.counters.count(Counter::TailProbes);
-        Some(sequence)
+        Some(entry.open_alone(path, What::Question))
     }
 
     /// A long frame came and was not taken: if that is because its train's first was lost, it is to come again, too (`ACK-7`).

@@ -113,10 +113,14 @@ impl SendSide {
             match due {
                 Some(time) if time > now => self.timers.set(peer, time),
                 // A peer that is given up is reset by the node; it has no deadline any more.
-                Some(_) if waiting && self.run_out(peer, now, patience(peer)) => {
-                    self.arm(peer, now);
+                Some(_) if waiting => {
+                    if self.run_out(peer, now, patience(peer)) {
+                        self.arm(peer, now);
+                    }
                 }
-                _ => {}
+                // Nothing is under way, so no answer will have it looked at what waits for its time, or for a path that was in doubt.
+                Some(_) => self.mark_ready(peer),
+                None => {}
             }
         }
     }

@@ -193,8 +193,10 @@ impl SendSide {
         paths: &Paths,
         reads: impl Fn() -> bool,
     ) -> Option<Sequence> {
-        if let Some(question) = self.begin_question(peer) {
-            return Some(question);
+        // Whatever else there is: all that is behind it waits for its acknowledgement.
+        let alone = self.peers[peer].active.as_deref().and_then(|active| active.alone);
+        if let Some(alone) = alone.or_else(|| self.begin_question(peer)) {
+            return Some(alone);
         }
         self.bound(now, peer);
         let entry = &self.peers[peer];
@@ -232,8 +234,7 @@ impl SendSide {
             let active = self.peers[peer].active.as_deref_mut()?;
             let control = active.controls.pop_front().expect("not empty");
             self.controls -= 1;
-            self.peers[peer].open(1, (PathId::FIRST, 1), What::Control(control));
-            return Some(sequence);
+            return Some(self.peers[peer].open_alone(PathId::FIRST, What::Control(control)));
         }
         if self.are_striped(peer, paths) {
             return self.choose_of_lanes(now, peer, paths, (room, reads));

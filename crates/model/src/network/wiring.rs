@@ -276,6 +276,23 @@ impl Network {
         &self.fabrics[fabric].members
     }
 
+    /// The other nodes' links that a link leads to, or would if all plugs were in.
+    pub fn wired_to(&self, jack: Jack) -> Vec<Jack> {
+        let mut reached = vec![Plug::Node(jack)];
+        let mut at = 0;
+        while let (Some(wires), Some(plug)) = (&self.wires, reached.get(at).copied()) {
+            for cable in wires.wiring.cables.iter().filter(|cable| cable.ends.contains(&plug)) {
+                let new = cable.ends.into_iter().filter(|end| !reached.contains(end));
+                reached.extend(new.collect::<Vec<_>>());
+            }
+            at += 1;
+        }
+        let fabric = self.fabric_of(jack.node, jack.link).filter(|_| self.wires.is_none());
+        let members = fabric.into_iter().flat_map(|fabric| self.members(fabric)).copied();
+        let jacks = reached.into_iter().filter_map(Plug::jack).chain(members);
+        jacks.filter(|other| other.node != jack.node).collect()
+    }
+
     /// Takes a plug out (`false`) or puts it in; gives the links whose carrier changed with that. Frames under way still arrive.
     pub fn set_plug(&mut self, cable: usize, side: usize, is_in: bool) -> Vec<Jack> {
         self.change(cable, |wires| wires.plugged[cable][side] = is_in)

@@ -1,7 +1,10 @@
 //! Worlds of cables: several between the same nodes, rings, trees of switches, ten thousand nodes; plugs that are pulled and moved.
 
-use emp_firmware::{NodeEvent, Profile, Span, Time};
-use emp_model::{Action, Jack, MessageSpec, Plug, Prng, Want, Wiring, World};
+use emp_firmware::{LinkInfo, NodeEvent, Profile, Span, Time};
+use emp_model::{
+    Action, Cable, FabricSetup, Jack, MessageSpec, NodeSetup, Plug, Prng, Want, Wiring, World,
+    WorldSetup,
+};
 
 use crate::support::cabled::cabled;
 use crate::support::{finish, wait};
@@ -97,6 +100,40 @@ fn a_plug_that_moves_to_another_link_is_found_there() {
     let message = world.send(MessageSpec::plain(1, 0, 100));
     wait(&mut world, Span::ms(20_000), |world| world.arrived(message));
     finish(&mut world);
+}
+
+/// Who cannot ask everyone is told by a launcher, which knows where the others are whatever cable is out at that moment.
+#[test]
+fn nodes_that_start_while_their_cable_is_out_meet_when_it_is_in_again() {
+    let mut wiring = Wiring::bare(2);
+    wiring.join(0, 1);
+    let mut hung = Wiring::bare(2);
+    (hung.switches, hung.links) = (2, vec![0; 2]);
+    (0..2).for_each(|node| hung.hang(node, node));
+    hung.cables.push(Cable { ends: [Plug::Switch(0), Plug::Switch(1)], setup: 0 });
+    for (wiring, cable) in [(wiring, 0), (hung, 2)] {
+        let node = |index| NodeSetup {
+            links: vec![LinkInfo::new(1_500, false)],
+            ..NodeSetup::new(index, Profile::DEFAULT)
+        };
+        let setup = WorldSetup {
+            fabrics: vec![FabricSetup::lan()],
+            nodes: (0..2).map(node).collect(),
+            seed: 3,
+        };
+        let mut world = World::cabled(Time(0), setup, Some(wiring));
+        world.apply(Action::SetPlug { cable, side: 1, is_in: false });
+        for node in 0..2 {
+            world.apply(Action::Stop { node, goodbye: false });
+            world.apply(Action::Start { node });
+        }
+        world.apply(Action::SetPlug { cable, side: 1, is_in: true });
+        world.pass(Span::ms(100));
+        world.receive(1, Want::ANY, 100);
+        let message = world.send(MessageSpec::plain(0, 1, 100));
+        wait(&mut world, Span::ms(1_000), |world| world.arrived(message));
+        finish(&mut world);
+    }
 }
 
 /// Ten thousand nodes, each with four cables: as many as anybody simulates here. What waits costs nothing but its memory.

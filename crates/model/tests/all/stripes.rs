@@ -248,3 +248,47 @@ fn a_cable_that_is_plugged_in_later_carries() {
         transfer(&mut world, 2);
     }
 }
+
+/// While one cable is asked after and nothing is under way, what waits for its time by a small window still leaves (`WINDOW-4`, `PATH-5`).
+#[test]
+fn what_is_paced_goes_on_while_its_cable_is_in_doubt() {
+    for late_us in [500, 1_000, 2_000, 4_000] {
+        let mut world = cabled(&[1_000, 1_000]);
+        let small = |world: &mut World| {
+            world.receive(1, Want::ANY, 1_400);
+            world.send(MessageSpec::plain(0, 1, 1_400))
+        };
+        let cut = |world: &mut World, cut: bool| {
+            for fabric in 0..2 {
+                world.network_mut().cut(fabric, 0, 1, cut);
+            }
+        };
+        // Timers run until next to nothing is left of the windows.
+        cut(&mut world, true);
+        let first = small(&mut world);
+        world.pass(Span::ms(400));
+        cut(&mut world, false);
+        wait(&mut world, Span::ms(1_000), |world| world.arrived(first));
+        // From now on they run before answers by the first cable are there.
+        world.network_mut().set_latency(0, Span::us(late_us));
+        world.receive(1, Want::ANY, 150_000);
+        let long = world.send(MessageSpec::plain(0, 1, 150_000));
+        wait(&mut world, Span::ms(5_000), |world| world.arrived(long));
+        finish(&mut world);
+    }
+}
+
+/// Both ways at once: what one end asks for finds batches full of the other's blocks, which leave by the other cable. It leaves with the next.
+#[test]
+fn what_is_asked_for_while_blocks_leave_by_the_other_cable_is_not_left_behind() {
+    let mut world = cabled(&[1_000, 1_000]);
+    let mut messages = Vec::new();
+    for _ in 0..4 {
+        for (from, to) in [(0, 1), (1, 0)] {
+            world.receive(to, Want::ANY, 2 << 20);
+            messages.push(world.send(MessageSpec::plain(from, to, 2 << 20)));
+        }
+    }
+    wait(&mut world, Span::ms(2_000), |world| messages.iter().all(|one| world.arrived(*one)));
+    finish(&mut world);
+}

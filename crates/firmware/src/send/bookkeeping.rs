@@ -407,12 +407,7 @@ impl SendPeer {
 
     /// Gives a record its place and its sequence numbers, of which it returns the first.
     #[inline(always)]
-    fn open(
-        &mut self,
-        count: u32,
-        (path, usual_frames): (PathId, u32),
-        what: What,
-    ) -> Sequence {
+    fn open(&mut self, count: u32, (path, usual_frames): (PathId, u32), what: What) -> Sequence {
         let first = self.next;
         self.next = first.plus(count);
         let record = Record { first, count, acked: 0, path, usual_frames, what };

@@ -322,35 +322,3 @@ fn an_idle_fabric_is_silent() {
         assert_eq!(world.now(), start, "nothing was due");
     }
 }
-
-/// A node gives another up, is found again, and gives it up once more while its answer is on the way: the other hears of the first with that
-/// answer, and of the second a moment later.
-#[test]
-fn who_is_given_up_twice_while_an_answer_is_on_its_way_hears_of_both() {
-    let mut twice = 0;
-    for shift in 0..30 {
-        let mut profile = Profile::DEFAULT;
-        profile.unreachable_after = Span::ms(500);
-        let mut setup = WorldSetup::lan(2, &profile);
-        setup.fabrics[0].latency = Span::ms(4);
-        let mut world = acquainted_setup(setup);
-        // Node 1 hears nothing and gives up what it sends; node 0 goes on asking.
-        world.cut(0, 1, Span::ms(10_000));
-        world.send(MessageSpec::plain(0, 1, 100));
-        let first = world.send(MessageSpec::plain(1, 0, 100));
-        wait(&mut world, NOTICED_WITHIN, |world| world.sent(first).is_some());
-        world.pass(Span::ms(shift * 4));
-        world.send(MessageSpec::plain(1, 0, 100));
-        // Its last question before it gives up whom it looks for has left.
-        world.pass(Span::ms(460));
-        world.network_mut().cut(0, 0, 1, false);
-        world.pass(Span::ms(1_000));
-        let known = world.id(1);
-        let gave_up = |(_, at, event): &&(_, usize, NodeEvent)| {
-            *at == 0 && *event == NodeEvent::GaveUp(known)
-        };
-        twice += usize::from(world.events().iter().filter(gave_up).count() == 2);
-        assert!(world.violation().is_none(), "{shift}: {:?}", world.violation());
-    }
-    assert!(twice > 0, "no second one");
-}

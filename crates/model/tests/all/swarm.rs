@@ -260,3 +260,29 @@ fn a_seed_replays() {
         assert_eq!(first, second);
     }
 }
+
+/// What each of these seeds once showed, so that it is looked at whatever seeds are drawn.
+fn passes(seed: u64, relays: bool) {
+    let options = SwarmOptions { relays, ..SwarmOptions::default() };
+    let failure = run_seed(seed, &options).failure;
+    assert!(failure.is_none(), "{failure:?}");
+}
+
+/// While a path is asked after and nothing is under way by it, what waits for its time by a small window still leaves (`WINDOW-4`, `PATH-5`).
+#[test]
+fn what_is_paced_goes_on_while_its_path_is_in_doubt() {
+    passes(232_476_948_564, false);
+}
+
+/// A control frame that finds a batch full has its number, and leaves with the next: all behind it waits for its acknowledgement.
+#[test]
+fn a_control_frame_that_finds_no_room_is_not_left_behind() {
+    passes(1_093_811_377_050, true);
+    passes(1_093_811_377_079, true);
+}
+
+/// A node is given up again while news of the first time is on its way to it.
+#[test]
+fn news_of_what_was_done_while_other_news_was_on_its_way_is_explained() {
+    passes(232_476_946_346, false);
+}

@@ -112,14 +112,11 @@ impl SendSide {
             self.run_doubts(peer, now, |due| now.since(due) >= LATE);
             match due {
                 Some(time) if time > now => self.timers.set(peer, time),
-                // A peer that is given up is reset by the node; it has no deadline any more.
-                Some(_) if waiting => {
-                    if self.run_out(peer, now, patience(peer)) {
-                        self.arm(peer, now);
-                    }
-                }
                 // Nothing is under way, so no answer will have it looked at what waits for its time, or for a path that was in doubt.
-                Some(_) => self.mark_ready(peer),
+                Some(_) if !waiting => self.mark_ready(peer),
+                // A peer that is given up is reset by the node; it has no deadline any more.
+                Some(_) if self.run_out(peer, now, patience(peer)) => self.arm(peer, now),
+                Some(_) => {}
                 None => {}
             }
         }

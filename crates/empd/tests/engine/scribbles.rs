@@ -51,8 +51,10 @@ impl Rings {
             match Word::parse(&bytes[..got]).expect("it is one") {
                 Word::Seated(_) => {
                     let [memory, bell] = <[OwnedFd; 2]>::try_from(given).expect("two");
+                    // Once it says that it has mapped it, nobody may any more (decision 76).
+                    let map = map(&memory);
                     socket::send(bell.as_fd(), &[1], &[]).expect("there is room");
-                    return Ok(Self { _connection: connection, bell, map: map(&memory) });
+                    return Ok(Self { _connection: connection, bell, map });
                 }
                 Word::Refused(refused) => return Err(refused.reason),
                 _ => {}
@@ -93,7 +95,7 @@ fn map(memory: &OwnedFd) -> *mut u8 {
         let fd = memory.as_raw_fd();
         libc::mmap(std::ptr::null_mut(), MEMORY_BYTES, access, libc::MAP_SHARED, fd, 0)
     };
-    assert_ne!(map, libc::MAP_FAILED);
+    assert_ne!(map, libc::MAP_FAILED, "{}", std::io::Error::last_os_error());
     map.cast()
 }
 

@@ -8,10 +8,11 @@ mod nodes;
 
 use std::time::{Duration, Instant};
 
+use common::child::Child;
 use common::{PATIENCE, Service, become_nobody, until};
 use emp_host::{Board, Endpoint, NodeId, RemoteRegion, Selector};
 use emp_testing::lab::Lab;
-use nodes::{Child, node, start};
+use nodes::{node, start};
 
 /// Bytes of the region that is put to and got from.
 const REGION_BYTES: usize = 1 << 20;

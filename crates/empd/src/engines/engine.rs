@@ -73,7 +73,7 @@ pub(super) struct Engine {
     pub(super) sends_waiting: VecDeque<Waiting>,
     pub(super) receives_waiting: VecDeque<Waiting>,
     pub(super) outbox: Outbox,
-    /// What probes looked for in vain.
+    /// What probes found no match for.
     pub(super) looks: Vec<(u16, Selector)>,
     /// It has given a descriptor of its memory.
     reached: bool,

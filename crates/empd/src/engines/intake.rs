@@ -14,7 +14,7 @@ use super::engine::{Engine, Waiting};
 use super::memory::{Lent, segments_of};
 use super::operations::Operation;
 
-/// Looks for messages in vain that are remembered: threads of one program that probe at a time.
+/// Probes without a match that are remembered: threads of one program that probe at a time.
 const LOOKS_MAX: usize = 8;
 
 /// The client that asks for what is not there is put out, before the system does so with somebody else.

@@ -1,6 +1,7 @@
 //! A service for the tests: the program itself, started on a host of a lab.
 #![allow(dead_code, reason = "each test uses its part")]
 
+pub mod child;
 pub mod lent;
 
 use std::fs;

@@ -6,10 +6,10 @@ use emp_host::{
     AtomicOp, Endpoint, PostError, RegionOptions, RemoteRegion, Rights, Segment, Status, WaitError,
 };
 
+use crate::common::child::Child;
 use crate::exercises::one_sided::{
     at, export, held_back, notifications, reach, refusals, refused_exports, taken_back,
 };
-use crate::fates::Child;
 use crate::pairs::Pair;
 use crate::{LONG, Place, on, pattern};
 

@@ -46,7 +46,7 @@ pub mod told {
     pub const ANSWER: u32 = 4;
     /// An event of the node's.
     pub const EVENT: u32 = 5;
-    /// A message has come for one of those that looked for it in vain.
+    /// A message has come that a probe found no match for.
     pub const ARRIVED: u32 = 6;
     /// The engine has started: its [`Facts`](super::Facts).
     pub const READY: u32 = 7;

@@ -54,7 +54,7 @@ pub(crate) struct Remote {
     ended: VecDeque<Completion>,
     events: VecDeque<NodeEvent>,
     arrived: bool,
-    /// Looks that are no vain ones yet, as something was posted: the post's own, and the next.
+    /// Polls that do not count as empty yet, as something was posted: the post's own, and the next.
     posted: u8,
     /// Bytes that were read since the service was last told that there is room.
     read: usize,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use emp_host::{Board, Counter, Node, Selector};
+use emp_host::{Board, Counter, Node, Selector, WaitMode};
 use emp_link::{Fabric, Link, LinkAddress, TxFrame};
 use emp_testing::pcapng::packets;
 
@@ -19,7 +19,9 @@ fn every_frame_is_there_and_says_what_became_of_it() {
     let tag = |name: &str| emp_wire::NodeId::from_name(name).destination_tag();
     let start = |index, name: &str, capture: bool| {
         let link = fabric.link(index, tag(name)).unwrap();
-        let builder = Node::builder().name(name).link(link).board(Board::Thread);
+        // Never asleep, so that the capture is not written down before a sleep, but when the node is closed.
+        let builder =
+            Node::builder().name(name).link(link).board(Board::Thread).wait_mode(WaitMode::Spin);
         let builder = if capture { builder.capture(&path) } else { builder };
         builder.start().unwrap()
     };

@@ -82,6 +82,16 @@ impl Core {
         }
     }
 
+    /// What links have not said yet. The links live on for their figures, but nobody asks them again: a capture of a node that never
+    /// slept is written down here.
+    pub(crate) fn hear_links_out(&mut self) {
+        for link in &mut self.links {
+            if let Some(notice) = link.notice() {
+                self.journal.say_often(Level::Warn, &notice);
+            }
+        }
+    }
+
     /// What was counted, as far as it is not zero, for the journal.
     pub(crate) fn tell_counters(&mut self) {
         if !self.journal.wants(Level::Info) {

@@ -477,6 +477,7 @@ impl Core {
         let Some(firmware) = &mut self.firmware else { return self.close_away() };
         firmware.close(now);
         self.transmit(now);
+        self.hear_links_out();
         self.outgoing.forget();
         self.drain();
         self.last_counters = self.counters();

@@ -21,7 +21,8 @@ demo: all
 	$(BUILT)/emp demo
 
 ## Lint, loom, tests, two fuzz targets for half a minute each, 1,000 new seeds of the simulator and the same 200 of worlds with relays, a part of the MPI programs: under half an hour on two
-## cores. What it leaves out: test-mpi-full, test-mpi-endurance, test-libfabric, test-fabtests, test-cards, mutants.
+## cores. What it leaves out: test-mpi-empd, test-mpi-full, test-mpi-endurance, test-libfabric, test-fabtests,
+## test-cards, test-packages, test-dissector, mutants.
 test: requirements deps browser lint loom fuzz
 	$(CARGO) test --workspace --locked
 	$(TESTED)/emp sim --fresh 1000

@@ -127,10 +127,12 @@ impl SendSide {
             }
             let (leaving, mut body) = self.leaving(peer, sequence, &paths);
             match self.emit_all(now, peer, &leaving, &mut body, out) {
-                Ok(_) => {
-                    part = part.map(|part| part - u32::from(of_train));
+                // Only a train of which a frame has just left goes on: whether one begins in this batch was not looked at yet.
+                Ok(_) if of_train => {
+                    part = part.map(|part| part - 1);
                     self.emit_run(now, peer, &paths, &mut part, out);
                 }
+                Ok(_) => {}
                 Err(EncodeError::Unsendable) => {
                     // It counts as sent and lost: whatever its timer then finds out is its cure.
                     self.counters.count(Counter::DropTooLong);

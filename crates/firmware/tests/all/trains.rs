@@ -200,6 +200,33 @@ proptest! {
     }
 }
 
+/// The same where a train begins behind frames that are sent again: whether the batch still has room for it is asked there, too.
+#[test]
+fn a_train_behind_lost_frames_is_not_cut() {
+    let send = |from, bytes, piece, expected| Step::Send { from, bytes, piece, expected };
+    let plan = Plan {
+        profile: 3,
+        check_payload: false,
+        segments: false,
+        loss: 3,
+        seed: 2_244_018_157_081_682_372,
+        steps: vec![
+            Step::Get { bytes: 4_526 },
+            send(1, 456_019, 100_000, true),
+            send(1, 46_725, 600_000, false),
+            Step::Run { us: 160 },
+            Step::Run { us: 242 },
+            Step::Get { bytes: 116 },
+            send(0, 198_015, 1_407, false),
+            Step::Get { bytes: 49_223 },
+            send(1, 367_147, 100_000, true),
+            send(0, 116_197, 100_000, false),
+            Step::Run { us: 348 },
+        ],
+    };
+    assert_eq!(run(&plan, true), run(&plan, false));
+}
+
 /// The same for one long message without loss, of which nearly all is built in one go.
 #[test]
 fn a_long_message_is_mostly_middle() {

@@ -4,6 +4,16 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+/* Progress until the message is there, however long a lost frame of it takes, and for a while after. */
+static void arrives(struct world *world, const char *in, const char *text)
+{
+	double end = now() + PATIENCE;
+
+	while (memcmp(in, text, strlen(text)) && now() < end)
+		turn(world, 0.001);
+	turn(world, 0.03);
+}
+
 static void formats(void)
 {
 	static const struct {
@@ -20,12 +30,14 @@ static void formats(void)
 		/* Two entries: the second shows that each takes exactly its room. */
 		unsigned char entries[2 * sizeof(struct fi_cq_tagged_entry) + 1];
 
+		memset(in, 0, sizeof in);
 		world_open(&world, &(struct options){.cq = {.format = kinds[k].format}});
 		for (int i = 0; i < 2; i++)
 			EQUAL(fi_trecv(world.b.ep, in[i], 8, NULL, FI_ADDR_UNSPEC, i, 0, &in[i]), 0);
 		for (int i = 0; i < 2; i++)
 			EQUAL(fi_tinjectdata(world.a.ep, "abc", 3, 50 + i, world.a.peer, i), 0);
-		turn(&world, 0.03);
+		for (int i = 0; i < 2; i++)
+			arrives(&world, in[i], "abc");
 		memset(entries, 0xee, sizeof entries);
 		EQUAL(fi_cq_read(world.b.cq, entries, 2), 2);
 		CHECK(entries[2 * kinds[k].bytes] == 0xee);
@@ -51,7 +63,7 @@ static void selective(void)
 	struct fi_cq_tagged_entry entry;
 	struct fi_cq_err_entry error;
 	struct world world;
-	char in[4], big[100] = "";
+	char in[4] = "", big[100] = "";
 	struct iovec out_iov = {"yes", 3}, in_iov = {in, 4};
 
 	world_open(&world, &(struct options){.tx_bind = FI_SELECTIVE_COMPLETION,
@@ -60,6 +72,7 @@ static void selective(void)
 	struct fi_msg_tagged receive = {&in_iov, NULL, 1, FI_ADDR_UNSPEC, 1, 0, &receive, 0};
 	EQUAL(fi_trecv(world.b.ep, in, 4, NULL, FI_ADDR_UNSPEC, 1, 0, NULL), 0);
 	EQUAL(fi_tsend(world.a.ep, "no", 2, NULL, world.a.peer, 1, NULL), 0);
+	arrives(&world, in, "no");
 	nothing(&world, &world.a);
 	nothing(&world, &world.b);
 	CHECK(!memcmp(in, "no", 2));
@@ -129,32 +142,46 @@ static void full_queue(void)
 static void read_to_the_end(void)
 {
 	enum { ROUNDS = 400, AWAY_EVERY = 4 };
+	/* Who comes back within it is told so at once (JUST_LOOKED of the provider). On a busy machine not every round is as quick. */
+	const double quickly = 10e-6;
 	struct fi_cq_tagged_entry entry;
 	struct world world;
 	char in[2];
-	int at_once = 0, not_even_then = 0, away_for_nothing = 0;
+	int quick = 0, at_once = 0, not_even_then = 0, away_for_nothing = 0;
 
 	world_open(&world, &(struct options){0});
 	for (int i = 0; i < ROUNDS; i++) {
 		int away = i % AWAY_EVERY == 0;
+		double end = now() + PATIENCE, looked;
+		ssize_t got;
 
 		for (int k = 0; k < 2; k++)
 			EQUAL(fi_recv(world.b.ep, &in[k], 1, NULL, FI_ADDR_UNSPEC, NULL), 0);
 		EQUAL(fi_inject(world.a.ep, "1", 1, world.a.peer), 0);
-		EQUAL(next(&world, &world.b, &entry), 1);
+		do {
+			fi_cq_read(world.a.cq, NULL, 0);
+			looked = now();
+			got = fi_cq_read(world.b.cq, &entry, 1);
+		} while (got == -FI_EAGAIN && looked < end);
+		EQUAL(got, 1);
 		EQUAL(fi_inject(world.a.ep, "2", 1, world.a.peer), 0);
 		if (away)
 			usleep(1000);
-		if (fi_cq_read(world.b.cq, &entry, 1) == 1)
+		got = fi_cq_read(world.b.cq, &entry, 1);
+		int in_time = now() - looked < quickly;
+
+		quick += in_time;
+		at_once += in_time && got != 1;
+		away_for_nothing += away && got != 1;
+		if (got == 1)
 			continue;
-		at_once += !away;
-		away_for_nothing += away;
 		if (fi_cq_read(world.b.cq, &entry, 1) == 1)
 			continue;
 		not_even_then++;
 		EQUAL(next(&world, &world.b, &entry), 1);
 	}
-	CHECK(at_once > ROUNDS / 20);
+	/* Now and then another thread has looked in between. */
+	CHECK(at_once >= quick - quick / 4);
 	CHECK(not_even_then < ROUNDS / 4);
 	CHECK(away_for_nothing < ROUNDS / AWAY_EVERY / 4);
 	world_close(&world);
@@ -193,7 +220,8 @@ static void counters(void)
 
 	/* A failure counts as one. */
 	EQUAL(fi_send(world.a.ep, big, sizeof big, NULL, world.a.peer, NULL), 0);
-	turn(&world, 0.05);
+	for (double end = now() + PATIENCE; !fi_cntr_readerr(received) && now() < end;)
+		turn(&world, 0.001);
 	EQUAL(fi_cntr_readerr(received), 1);
 	struct fi_cq_tagged_entry entry;
 	for (int i = 0; i < 4; i++)

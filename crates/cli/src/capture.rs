@@ -11,8 +11,8 @@ use emp_wire::{NodeId, UDP_PORT_DEFAULT};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::bail_user;
-use crate::bench::parse_size;
 use crate::error::{print, user_error};
+use crate::sizes;
 
 /// How often an end is looked for, and what was seen is on disk at the latest.
 const GLANCE: Duration = Duration::from_millis(100);
@@ -96,7 +96,7 @@ enum End {
 
 /// Runs `emp capture`.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let limit = args.limit.as_deref().map(parse_size).transpose()?;
+    let limit = args.limit.as_deref().map(sizes::parse_one).transpose()?;
     let limit = limit.map_or(CAPTURE_BYTES, |bytes| bytes as u64);
     let options = options(args)?;
     let mut tap = Tap::open(options).map_err(|error| user_error(error.to_string()))?;

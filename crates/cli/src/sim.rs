@@ -17,9 +17,9 @@ use emp_model::{
 use serde::Serialize;
 
 use crate::bail_user;
-use crate::bench::Progress;
 use crate::error::print;
 use crate::output::check_writable;
+use crate::progress::Progress;
 use crate::qlog::{self, Qlog};
 
 /// Simulate fabrics: each seed is a network of nodes with its own faults, judged message by message.

@@ -12,10 +12,11 @@ use super::measure::Effort;
 use super::named::first_of;
 use super::pair::{MTU_DEFAULT, Pair, spares_beside};
 use super::subject::Named;
-use super::{Session, cpus, sizes};
+use super::{Session, cpus};
 use crate::bail_user;
 use crate::error::user_error;
 use crate::lab::Shape;
+use crate::sizes;
 
 /// Ways of waiting that `--wait` knows.
 const WAITS: [&str; 3] = ["spin", "adaptive", "sleep"];

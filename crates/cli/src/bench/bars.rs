@@ -7,7 +7,6 @@ use super::congestion;
 use super::environment::{Environment, load, note_conditions};
 use super::job::{LinkChoice, Spec};
 use super::measure::{Effort, Series, alternate, window_for};
-use super::progress::Progress;
 use super::promises::{Bar, Figure, Group, Limit, Value, all};
 use super::results::{Results, Row};
 use super::stats;
@@ -15,6 +14,7 @@ use crate::bail_user;
 use crate::error::{UserError, print};
 use crate::measured::Verdict;
 use crate::output::check_writable;
+use crate::progress::Progress;
 use crate::report::table;
 
 /// Runs `emp bench bars`.

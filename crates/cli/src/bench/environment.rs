@@ -4,7 +4,7 @@ use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::subject::Place;
-use crate::doctor::ethtool::Ethtool;
+use crate::ethtool::Ethtool;
 pub use crate::measured::Environment;
 use crate::measured::is_loaded;
 

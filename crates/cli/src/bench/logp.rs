@@ -15,15 +15,16 @@ use super::congestion;
 use super::environment::{Environment, load, note_conditions};
 use super::job::SubjectKind;
 use super::measure::Effort;
-use super::progress::Progress;
 use super::results::write_json;
 use super::session::Session;
-use super::{sizes, stats};
+use super::stats;
 use crate::bail_user;
 use crate::error::print;
 use crate::measured::LogpRow as Row;
 use crate::output::check_writable;
+use crate::progress::Progress;
 use crate::report::calls_table;
+use crate::sizes;
 
 /// Requests sent one right after the other for the send overhead: few enough for the window of a new peer and for TCP's
 /// smallest buffer.

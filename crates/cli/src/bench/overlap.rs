@@ -15,15 +15,16 @@ use super::congestion;
 use super::environment::{Environment, load, note_conditions};
 use super::job::{LinkChoice, Spec, SubjectKind};
 use super::measure::Effort;
-use super::progress::Progress;
 use super::results::write_json;
 use super::session::Session;
-use super::{sizes, stats};
+use super::stats;
 use crate::bail_user;
 use crate::error::{print, user_error};
 use crate::measured::OverlapRow as Row;
 use crate::output::check_writable;
+use crate::progress::Progress;
 use crate::report::calls_table;
+use crate::sizes;
 
 /// Messages of a batch that may be asked for: both ends' descriptors of a round stay well within the firmware's limits.
 const BATCH_MAX: usize = 128;

@@ -4,13 +4,13 @@ use super::args::{MeasureArgs, command_line};
 use super::environment::{Environment, load, note_conditions};
 use super::job::{Measure, Pattern, Spec};
 use super::measure::{Effort, Series, alternate, window_for};
-use super::progress::Progress;
 use super::results::{Results, Row};
 use super::session::Session;
-use super::sizes;
 use crate::error::print;
 use crate::output::check_writable;
+use crate::progress::Progress;
 use crate::report::{face_costs, plot, table};
+use crate::sizes;
 
 /// Runs a pattern and reports.
 pub fn run(pattern: Pattern, args: &MeasureArgs) -> anyhow::Result<()> {

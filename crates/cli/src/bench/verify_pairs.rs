@@ -11,7 +11,6 @@ use super::environment::Environment;
 use super::job::{LinkChoice, Spec};
 use super::listen::GREETING;
 use super::pair::MTU_DEFAULT;
-use super::progress::Progress;
 use super::results::{Results, Row};
 use super::session::Session;
 use super::subject::Named;
@@ -19,6 +18,7 @@ use super::verified::{outcome, row};
 use super::verify::{Plan, Tally};
 use crate::error::print;
 use crate::lab::{Host, PrivateLab, Shape, Topology};
+use crate::progress::Progress;
 
 /// A pair of hosts, by index.
 type Pair = (usize, usize);

@@ -2,15 +2,15 @@
 
 use super::args::{VerifyArgs, check_seconds, command_line};
 use super::environment::{Environment, load};
-use super::progress::Progress;
 use super::results::Results;
-use super::sizes;
 use super::verified::{outcome, row};
 use super::verify::{GROUP, Plan};
 use super::verify_pairs;
 use crate::bail_user;
 use crate::error::print;
 use crate::output::check_writable;
+use crate::progress::Progress;
+use crate::sizes;
 
 /// Fewest messages outstanding each way.
 const WINDOW_MIN: usize = GROUP as usize;

@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::bench::{
-    Effort, LinkChoice, MTU_DEFAULT, Named, Pair, Progress, Session, Spec, Work, links, load,
-    measure_sizes, note_conditions, verify_outcome, verify_plan,
+    Effort, LinkChoice, MTU_DEFAULT, Named, Pair, Session, Spec, Work, links, load, measure_sizes,
+    note_conditions, verify_outcome, verify_plan,
 };
 use crate::error::print;
 use crate::measured::{Pattern, Row, SubjectKind};
 use crate::output::{check_directory, make_directory};
+use crate::progress::Progress;
 use crate::report::{plot, table};
 
 /// Show EMP on this machine: a lab of two hosts, ping-pong and stream against TCP, and a run over a lossy link.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::finding::{Finding, read};
+use crate::finding::{Finding, read};
 
 /// Microseconds. Waking from a deeper idle state costs more than a whole message does.
 const TOLERABLE_WAKE: u32 = 5;
@@ -123,8 +123,8 @@ fn enabled_states(cpu: &Path) -> Vec<(String, u32)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::finding::Mark;
     use super::*;
+    use crate::finding::Mark;
 
     struct Machine(tempfile::TempDir);
 

@@ -7,9 +7,9 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::ethtool::Ethtool;
-use super::finding::read;
 use super::trials;
+use crate::ethtool::Ethtool;
+use crate::finding::read;
 
 /// What `type` says for Ethernet in sysfs (ARPHRD_ETHER); loopback is 772.
 const ETHERNET: u32 = 1;

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use emp_link::{LinkError, XdpLink};
 
-use super::finding::{Finding, read};
 use super::privilege::set_capability;
 use super::trials;
+use crate::finding::{Finding, read};
 
 /// Bytes. Rings and frame pools of one node with every link in use, rounded up.
 const WANTED_LOCKED_MEMORY: u64 = 64 << 20;
@@ -128,8 +128,8 @@ fn other_processes(probed: io::Result<()>, scope: Option<&str>) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::finding::Mark;
     use super::*;
+    use crate::finding::Mark;
 
     fn refused(code: i32) -> io::Result<()> {
         Err(io::Error::from_raw_os_error(code))

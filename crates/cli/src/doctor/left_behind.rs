@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use super::finding::Finding;
+use crate::finding::Finding;
 use crate::lab;
 use crate::process;
 
@@ -87,8 +87,8 @@ fn labs(stale: Option<Vec<String>>) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::finding::Mark;
     use super::*;
+    use crate::finding::Mark;
 
     fn listener(path: &Path) -> Socket {
         let socket = Socket::new(Domain::UNIX, Type::SEQPACKET, None).unwrap();

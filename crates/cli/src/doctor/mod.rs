@@ -1,16 +1,15 @@
 //! `emp doctor`: what this machine allows, and what EMP will make of it.
 //!
-//! Each section is a module that looks and a list of [`Finding`]s; nothing is changed on the way.
+//! Each section is a module that looks and a list of [`Finding`](crate::finding::Finding)s; nothing is changed on the way.
 
 mod cpu;
-pub mod ethtool;
-mod finding;
 mod interfaces;
 mod kernel;
 mod left_behind;
 mod network;
 mod peer;
 mod privilege;
+mod report;
 mod rung;
 mod show;
 mod trials;
@@ -19,11 +18,7 @@ use std::io::{IsTerminal, stdout};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
-
-pub use self::finding::Finding;
-use self::interfaces::Interface;
-use self::rung::Rung;
+use self::report::Report;
 use crate::error::print;
 use crate::mpi;
 
@@ -41,19 +36,6 @@ pub struct Args {
     listen: Option<Option<SocketAddr>>,
     /// A program of MPI's or libfabric's: which libfabric it loads in this environment, and whether that leads to EMP.
     program: Option<PathBuf>,
-}
-
-/// Everything found; also the form of `--json`.
-#[derive(Serialize)]
-struct Report {
-    privilege: Vec<Finding>,
-    kernel: Vec<Finding>,
-    cpu: Vec<Finding>,
-    network: Vec<Finding>,
-    left_behind: Vec<Finding>,
-    interfaces: Vec<Interface>,
-    rungs: Vec<Rung>,
-    mpi: Vec<Finding>,
 }
 
 /// Runs `emp doctor`.

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::finding::{Finding, read};
 use super::interfaces::Interface;
+use crate::finding::{Finding, read};
 use crate::measured::CONGESTION_NAMES;
 use crate::process::{self, CAP_NET_ADMIN};
 
@@ -89,8 +89,8 @@ fn busy_polling(read: Option<u64>, poll: Option<u64>, cards: &[&str]) -> Finding
 
 #[cfg(test)]
 mod tests {
-    use super::super::finding::Mark;
     use super::*;
+    use crate::finding::Mark;
     use std::fs;
 
     #[test]

@@ -11,10 +11,10 @@ use anyhow::Context;
 use emp_host::{AutoLinks, Node, NodeId, StateFile};
 use serde::{Deserialize, Serialize};
 
-use super::finding::Finding;
 use super::interfaces;
 use crate::bail_user;
 use crate::error::print;
+use crate::finding::Finding;
 
 /// TCP port of `emp doctor --listen`: two after EMP's own UDP port, as `emp bench listen` has the one between.
 const PORT: u16 = emp_wire::UDP_PORT_DEFAULT + 2;
@@ -296,8 +296,8 @@ fn reach(node: &Node, theirs: &End, there: IpAddr) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::finding::Mark;
     use super::*;
+    use crate::finding::Mark;
 
     fn end() -> End {
         End {

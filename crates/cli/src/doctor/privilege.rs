@@ -1,7 +1,7 @@
 //! Who runs this, and what the kernel lets them do.
 
-use super::finding::Finding;
 use super::trials;
+use crate::finding::Finding;
 use crate::lab;
 use crate::process::{self, CAP_NET_ADMIN, CAP_NET_RAW, CAP_SYS_ADMIN};
 use emp_link::service::{ask, socket_path};
@@ -80,8 +80,8 @@ pub fn set_capability() -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::finding::Mark;
     use super::*;
+    use crate::finding::Mark;
 
     #[test]
     fn a_capability_that_opens_nothing_is_not_called_well() {

@@ -1,9 +1,9 @@
 //! The report as text: never wider than a terminal, coloured only on one.
 
-use super::Report;
-use super::finding::{Finding, Mark};
 use super::interfaces::{Interface, Kind, Offloads};
+use super::report::Report;
 use super::rung::Rung;
+use crate::finding::{Finding, Mark};
 
 /// Columns of the whole report.
 const WIDTH: usize = 100;

@@ -4,7 +4,8 @@ use clap::Command;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
-use super::{Page, exit_status, topics};
+use super::exit_status;
+use super::page::{self, Page};
 
 /// One page for each command that is not hidden.
 pub fn pages(command: Command) -> Vec<Page> {
@@ -34,8 +35,8 @@ fn shown(command: &Command) -> impl Iterator<Item = &Command> {
 }
 
 fn page(command: &Command, name: &str, parent: Option<&str>) -> Page {
-    let man = Man::new(command.clone()).source(topics::SOURCE).manual(topics::MANUAL);
-    let man = man.title(name.to_uppercase()).date(topics::date());
+    let man = Man::new(command.clone()).source(page::SOURCE).manual(page::MANUAL);
+    let man = man.title(name.to_uppercase()).date(page::date());
     let mut text = Vec::new();
     // A vector takes everything that is written to it.
     let rendered = |part: std::io::Result<()>| part.expect("memory is there");

@@ -4,6 +4,7 @@
 mod commands;
 mod exit_status;
 mod markdown;
+mod page;
 mod topics;
 
 use std::fs;
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap_complete::Shell;
 
+use self::page::Page;
 use crate::error::print;
 
 /// Options of `emp generate`.
@@ -33,13 +35,6 @@ enum What {
         /// Whose.
         shell: Shell,
     },
-}
-
-/// One manual page: its name, its section, its text in roff.
-struct Page {
-    name: String,
-    section: u8,
-    text: String,
 }
 
 /// Runs the subcommand, of this command line.

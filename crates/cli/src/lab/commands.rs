@@ -6,18 +6,20 @@ use std::process::Command;
 
 use anyhow::Context;
 
+use super::args::{
+    CableCommand, DownArgs, ExecArgs, MoveArgs, PlugArgs, RshArgs, RunArgs, ShapeArgs, StatusArgs,
+    UpArgs,
+};
 use super::cable::{self, Change};
+use super::host::{Host, Life};
 use super::interrupt::Guard;
 use super::keeper::{self, Claim, Kept};
 use super::plan::Plan;
 use super::ports::{Ports, QUEUE_DEFAULT};
-use super::private::{Host, PrivateLab};
+use super::private::PrivateLab;
 use super::rsh::Call;
 use super::state::{self, State};
-use super::{
-    CableCommand, DownArgs, ExecArgs, MoveArgs, PlugArgs, RshArgs, RunArgs, ShapeArgs, StatusArgs,
-    UpArgs, build, inhabitants, relays, rootless, services, stale, status,
-};
+use super::{build, inhabitants, relays, rootless, services, stale, status};
 use crate::bail_user;
 use crate::error::{PassThrough, print, user_error};
 
@@ -53,10 +55,10 @@ pub fn up(args: UpArgs) -> anyhow::Result<()> {
         claim.keep(&name)?;
     }
     if args.empd {
-        services::start(guard.state(), services::Life::Lab)?;
+        services::start(guard.state(), Life::Lab)?;
     }
     if !args.shape.no_relays {
-        relays::start(guard.state(), services::Life::Lab)?;
+        relays::start(guard.state(), Life::Lab)?;
     }
     let text = greeting(guard.state());
     guard.release();
@@ -103,7 +105,7 @@ fn become_inside(
     let state = reach(name)?;
     let found = Host::find(&state, host)?;
     let mut entrance = found.entrance()?;
-    command.envs(services::environment(&state));
+    command.envs(state.service_environment());
     if let Some(cpu) = cpu {
         entrance = entrance.on_cpu(cpu)?;
     }

@@ -17,10 +17,11 @@ use anyhow::Context;
 use emp_firmware::limits::INTERFACES_MAX;
 use signal_hook::consts::SIGTERM;
 
-use super::MpirunArgs;
+use super::args::MpirunArgs;
 use super::commands::{join_kept, refuse_if_not_ours};
+use super::host::Host;
 use super::plan::{Plan, Topology};
-use super::private::{Host, PrivateLab};
+use super::private::PrivateLab;
 use super::scratch::Scratch;
 use super::state::{self, NAME_VARIABLE, State};
 use super::steer::Steering;

@@ -4,8 +4,12 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::Command;
+use std::thread::{self, JoinHandle};
 
 use super::super::plan::Topology;
+use super::super::state::{self, NETNS_DIR};
 use super::*;
 
 fn lab(hosts: usize, topology: Topology, mtu: u32) -> Option<PrivateLab> {
@@ -14,6 +18,10 @@ fn lab(hosts: usize, topology: Topology, mtu: u32) -> Option<PrivateLab> {
         return None;
     }
     Some(PrivateLab::create(Plan::new(hosts, topology, mtu).unwrap()).unwrap())
+}
+
+fn name(lab: &PrivateLab) -> &str {
+    &lab.guard.state().name
 }
 
 fn output(command: &mut Command) -> String {
@@ -34,7 +42,7 @@ fn a_command_sees_its_hosts_name_addresses_and_neighbours() {
     let mtu = output(host.command("cat").unwrap().arg("/sys/class/net/emp0/mtu"));
     assert_eq!(mtu, "9000");
     let lab_name = output(host.command("printenv").unwrap().arg(state::NAME_VARIABLE));
-    assert_eq!(lab_name, lab.name());
+    assert_eq!(lab_name, name(&lab));
 }
 
 #[test]
@@ -66,20 +74,32 @@ fn threads_in_two_hosts_talk_in_every_topology() {
     }
 }
 
+/// Runs `work` on a thread that is inside the host: sockets that it opens are the host's.
+fn inside<T: Send + 'static>(
+    host: &Host<'_>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> JoinHandle<T> {
+    let entrance = host.entrance().unwrap();
+    thread::spawn(move || {
+        entrance.enter().unwrap();
+        work()
+    })
+}
+
 fn sent_over_tcp(from: &Host<'_>, to: &Host<'_>) -> String {
     let (address, ready) = (to.address(), std::sync::mpsc::channel());
-    let server = to.spawn(move || {
+    let server = inside(to, move || {
         let listener = TcpListener::bind((address, 0)).unwrap();
         ready.0.send(listener.local_addr().unwrap()).unwrap();
         let mut text = String::new();
         listener.accept().unwrap().0.read_to_string(&mut text).unwrap();
         text
     });
-    let server = server.unwrap();
     let goal = ready.1.recv().unwrap();
-    let client = from.spawn(move || TcpStream::connect(goal).unwrap().write_all(b"ping").unwrap());
-    client.unwrap().join().unwrap().unwrap();
-    server.join().unwrap().unwrap()
+    let client =
+        inside(from, move || TcpStream::connect(goal).unwrap().write_all(b"ping").unwrap());
+    client.join().unwrap();
+    server.join().unwrap()
 }
 
 #[test]
@@ -96,7 +116,7 @@ fn labs_live_side_by_side_and_leave_nothing() {
     drop(first);
     assert!(gone.iter().all(|file| !file.exists()));
     assert!(kept.iter().all(|file| file.exists()));
-    let record = State::load(second.name()).unwrap().unwrap();
+    let record = State::load(name(&second)).unwrap().unwrap();
     drop(second);
     assert!(kept.iter().all(|file| !file.exists()));
     assert!(State::load(&record.name).unwrap().is_none());
@@ -105,7 +125,7 @@ fn labs_live_side_by_side_and_leave_nothing() {
 #[test]
 fn a_panic_removes_the_lab() {
     let Some(lab) = lab(2, Topology::Link, 1500) else { return };
-    let name = lab.name().to_owned();
+    let name = name(&lab).to_owned();
     let result = thread::spawn(move || {
         let _lab = lab;
         std::panic::resume_unwind(Box::new("as a test"));
@@ -121,7 +141,7 @@ fn what_somebody_else_made_under_our_name_is_left_alone() {
     let namespace = lab.host("0").unwrap().namespace();
     super::super::ip::run(&["netns", "del", &namespace]).unwrap();
     super::super::ip::run(&["netns", "add", &namespace]).unwrap();
-    let name = lab.name().to_owned();
+    let name = name(&lab).to_owned();
     drop(lab);
     let path = Path::new(NETNS_DIR).join(&namespace);
     assert!(fs::metadata(&path).is_ok(), "removed a namespace that was not ours");

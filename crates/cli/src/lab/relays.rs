@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-use super::private::Host;
-use super::services::Life;
+use super::host::{Host, Life};
 use super::state::State;
 use crate::bail_user;
 use crate::relay::GREETING;
@@ -28,8 +27,7 @@ pub fn start(state: &State, life: Life) -> anyhow::Result<()> {
             continue;
         }
         let log = state.log(index, "relay");
-        let entrance = Host::of(state, index).entrance()?;
-        let entrance = if life == Life::Thread { entrance.dying_with_parent() } else { entrance };
+        let entrance = Host::of(state, index).entrance_for(life)?;
         let mut command = Command::new(&program);
         command.arg("relay").stdin(Stdio::null());
         let file = File::create(&log).with_context(|| log.display().to_string())?;

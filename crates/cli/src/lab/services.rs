@@ -9,9 +9,9 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use emp_link::service::{SOCKET_VARIABLE, socket};
+use emp_link::service::socket;
 
-use super::private::Host;
+use super::host::{Host, Life};
 use super::state::State;
 use crate::bail_user;
 
@@ -24,15 +24,6 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// How often it is looked whether one listens.
 const INTERVAL: Duration = Duration::from_millis(5);
 
-/// Whose end a service's is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Life {
-    /// That of the thread that starts it.
-    Thread,
-    /// The lab's.
-    Lab,
-}
-
 /// Starts one on each host, and waits until all listen.
 pub fn start(state: &State, life: Life) -> anyhow::Result<()> {
     let program = program()?;
@@ -42,9 +33,7 @@ pub fn start(state: &State, life: Life) -> anyhow::Result<()> {
     for index in 0..state.plan.hosts.len() {
         let path = state.service_socket(index).context("the lab has lost a host")?;
         let log = state.log(index, "empd");
-        let host = Host::of(state, index);
-        let entrance = host.entrance()?;
-        let entrance = if life == Life::Thread { entrance.dying_with_parent() } else { entrance };
+        let entrance = Host::of(state, index).entrance_for(life)?;
         let mut command = Command::new(&program);
         command.arg("--config").arg(&file).arg("--socket").arg(&path).stdin(Stdio::null());
         command.stdout(Stdio::null());
@@ -65,12 +54,6 @@ pub fn start(state: &State, life: Life) -> anyhow::Result<()> {
         }
     }
     Ok(())
-}
-
-/// What leads programs to the service of their host, if there are such. It is the same on each host, as launchers of MPI's ranks hand the first's
-/// environment to all.
-pub fn environment(state: &State) -> Option<(&'static str, PathBuf)> {
-    state.service_file("toml").exists().then(|| (SOCKET_VARIABLE, state.service_place()))
 }
 
 /// The service's program: beside this one, where a build puts both, or where `make install` does.

@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use emp_link::service::{NAMESPACE_TOKEN, in_namespace};
+use emp_link::service::{NAMESPACE_TOKEN, SOCKET_VARIABLE, in_namespace};
 use serde::{Deserialize, Serialize};
 
 use super::plan::{Place, Plan};
@@ -97,6 +97,12 @@ impl State {
     /// A file that the services of all hosts share.
     pub fn service_file(&self, kind: &str) -> PathBuf {
         Path::new(STATE_DIR).join(format!("lab-{}.empd.{kind}", self.name))
+    }
+
+    /// What leads programs to the service of their host, if there are such. It is the same on each host, as launchers of MPI's ranks hand the
+    /// first's environment to all.
+    pub fn service_environment(&self) -> Option<(&'static str, PathBuf)> {
+        self.service_file("toml").exists().then(|| (SOCKET_VARIABLE, self.service_place()))
     }
 
     /// Claims the lab's name and writes the record; fails if there is such a lab.

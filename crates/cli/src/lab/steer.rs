@@ -1,8 +1,8 @@
 //! What steers TCP between a lab's hosts, for programs that choose nothing themselves: a property of the hosts' routes, so that
 //! the machine outside keeps what it has.
 
+use super::host::Host;
 use super::ip;
-use super::private::Host;
 
 /// The word of `ip route` before the name.
 const WORD: &str = "congctl";

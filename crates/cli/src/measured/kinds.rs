@@ -1,4 +1,4 @@
-//! The words for what is measured: patterns, subjects, sizes.
+//! The words for what is measured: patterns, subjects.
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -179,13 +179,3 @@ impl ShareSubject {
 
 /// Congestion controls that TCP is measured under, Linux's default first.
 pub const CONGESTION_NAMES: [&str; 2] = ["cubic", "bbr"];
-
-/// A size as the tables show it: `64`, `4K`, `1M`, `1500`.
-pub fn show_size(size: usize) -> String {
-    for (unit, letter) in [(1 << 30, 'G'), (1 << 20, 'M'), (1 << 10, 'K')] {
-        if size >= unit && size.is_multiple_of(unit) {
-            return format!("{}{letter}", size / unit);
-        }
-    }
-    size.to_string()
-}

@@ -8,8 +8,6 @@ mod mpi_rows;
 mod rows;
 
 pub use conditions::{Environment, is_loaded};
-pub use kinds::{
-    CONGESTION_NAMES, FACES, Pattern, ShareSubject, SubjectKind, face_title, show_size,
-};
+pub use kinds::{CONGESTION_NAMES, FACES, Pattern, ShareSubject, SubjectKind, face_title};
 pub use mpi_rows::{MpiProviderCost, MpiResults, MpiRow};
 pub use rows::{LogpRow, NetpipeRun, OverlapRow, Point, Row, ShareRow, Verdict};

@@ -12,7 +12,7 @@ use super::probe::Answer;
 use super::provider::{self, holds_provider};
 use super::{Family, Mpi, Settings, Transport, find, library};
 use crate::bail_user;
-use crate::doctor::Finding;
+use crate::finding::Finding;
 
 /// What makes a shell's MPIs take EMP.
 const REMEDY: &str = "eval \"$(emp mpi-env --shell)\"";

@@ -10,11 +10,12 @@ use anyhow::{Context, bail};
 use emp_host::stay_on_cpu;
 
 use crate::bench::{
-    Effort, LinkChoice, Named, Progress, Session, Spec, Work, apart, measure_sizes, usable_cpus,
+    Effort, LinkChoice, Named, Session, Spec, Work, apart, measure_sizes, usable_cpus,
 };
 use crate::measured::Pattern;
+use crate::progress::Progress;
 
-use super::{LARGE, MTU, SMALL};
+use super::lengths::{LARGE, MTU, SMALL};
 
 /// Schemes of which there is a board, and its name.
 const BOARDS: [(&str, &str); 2] = [("base", "inline"), ("io", "split:io")];

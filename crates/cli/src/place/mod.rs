@@ -1,5 +1,6 @@
 //! `emp place`: how the stages of the engine would best be put on the cores of this machine, as far as that can be predicted.
 
+mod lengths;
 mod machine;
 mod measured;
 mod predict;
@@ -10,6 +11,7 @@ use comfy_table::presets::NOTHING;
 use emp_firmware::Profile;
 use serde::Serialize;
 
+use self::lengths::{LARGE, MTU, SMALL};
 use self::measured::Measured;
 use self::predict::{Machine, Prediction, Work, predict};
 use self::schemes::Placement;
@@ -46,15 +48,8 @@ pub struct Args {
     json: Option<std::path::PathBuf>,
 }
 
-/// Bytes of a frame: ordinary Ethernet's.
-const MTU: usize = 1500;
-
 /// Bytes of a frame that are not payload, about: EMP's head and what a first frame has.
 const HEAD_BYTES: usize = 40;
-
-/// The two lengths that are looked at: what latency is measured by, and a stream of long messages.
-const SMALL: usize = 32;
-const LARGE: usize = 64 << 10;
 
 /// Messages of each length that are measured.
 const MESSAGES: u64 = 20_000;

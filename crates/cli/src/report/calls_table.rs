@@ -1,7 +1,8 @@
 //! Tables of `emp bench overlap` and `emp bench logp`.
 
 use super::table::{align_right, bare, number};
-use crate::measured::{LogpRow, OverlapRow, show_size};
+use crate::measured::{LogpRow, OverlapRow};
+use crate::sizes;
 
 /// Throughput against the share of user code, and where the rest of the time goes.
 pub fn overlap(rows: &[OverlapRow]) -> String {
@@ -70,7 +71,7 @@ pub fn logp(rows: &[LogpRow]) -> String {
             ),
             row.board.clone().unwrap_or_else(|| "-".to_owned()),
             row.link.clone().unwrap_or_else(|| "-".to_owned()),
-            show_size(row.size),
+            sizes::show(row.size),
             number(Some(row.half_round_trip_us), 2),
             number(Some(row.latency_us), 2),
             number(Some(row.receive_overhead_us), 2),

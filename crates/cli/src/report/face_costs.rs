@@ -1,7 +1,8 @@
 //! What each face adds to the host API: the difference where messages are short, the ratio where they are long.
 
 use super::table::{align_right, bare, number, subject};
-use crate::measured::{Row, SubjectKind, show_size};
+use crate::measured::{Row, SubjectKind};
+use crate::sizes;
 
 /// A row for each face and size; nothing without faces.
 pub fn added(rows: &[Row]) -> String {
@@ -13,7 +14,7 @@ pub fn added(rows: &[Row]) -> String {
         any = true;
         table.add_row([
             subject(row),
-            row.size.map_or_else(|| "-".to_owned(), show_size),
+            row.size.map_or_else(|| "-".to_owned(), sizes::show),
             number(Some(host), 2),
             number(Some(face), 2),
             format!("{:+.2}", face - host),

@@ -2,7 +2,8 @@
 
 use super::plot::Curve;
 use super::table::{align_right, bare, number, verdicts};
-use crate::measured::{MpiProviderCost, MpiResults, MpiRow, show_size};
+use crate::measured::{MpiProviderCost, MpiResults, MpiRow};
+use crate::sizes;
 
 /// What stands above the curves.
 pub fn title(results: &MpiResults) -> String {
@@ -35,7 +36,7 @@ pub fn table(results: &MpiResults) -> String {
             .iter()
             .filter(|row| (row.pattern.as_str(), row.size) == (pattern, size))
             .collect();
-        let mut cells = vec![format!("{pattern}, {}", unit(pattern)), show_size(size)];
+        let mut cells = vec![format!("{pattern}, {}", unit(pattern)), sizes::show(size)];
         cells.extend(subjects.iter().map(|subject| {
             let row = here.iter().find(|row| row.subject == *subject);
             let figure =
@@ -57,7 +58,7 @@ pub fn table(results: &MpiResults) -> String {
 
 /// One line: what the provider adds.
 fn provider(cost: &MpiProviderCost) -> String {
-    let size = show_size(cost.size);
+    let size = sizes::show(cost.size);
     format!(
         "{size} B tagged ping-pong, one way: host API {:.2} µs, libfabric {:.2} µs; the provider adds {:.2} µs\n",
         cost.host_us, cost.libfabric_us, cost.adds_us

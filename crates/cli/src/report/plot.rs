@@ -8,7 +8,8 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 
 use super::table;
-use crate::measured::{Row, show_size};
+use crate::measured::Row;
+use crate::sizes;
 
 /// Pixels: both plots side by side on an ordinary screen.
 const PICTURE: (u32, u32) = (1280, 560);
@@ -79,7 +80,7 @@ fn draw(title: &str, curves: &[Curve]) -> anyhow::Result<String> {
             title: "Throughput over message size",
             unit: "message size, bytes",
             of: |point| point.bytes,
-            label: |bytes| show_size(*bytes as usize),
+            label: |bytes| sizes::show(*bytes as usize),
             base: 2.0,
         };
         let time = Axis {

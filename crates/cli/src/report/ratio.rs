@@ -2,7 +2,8 @@
 //! up or down and whatever the size.
 
 use super::table;
-use crate::measured::{Point, SubjectKind, show_size};
+use crate::measured::{Point, SubjectKind};
+use crate::sizes;
 
 /// How one of EMP's curves stands to TCP's.
 pub struct Ratio {
@@ -70,8 +71,8 @@ pub fn show(ratios: &[Ratio]) -> String {
             "{} ÷ TCP: geometric mean {:.2}×; {least:.2}× ({}) to {greatest:.2}× ({}); ahead at {}/{}\n",
             ratio.subject,
             ratio.mean(),
-            show_size(low),
-            show_size(high),
+            sizes::show(low),
+            sizes::show(high),
             ratio.ahead(),
             ratio.points.len()
         )

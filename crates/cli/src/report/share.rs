@@ -8,7 +8,8 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 
 use super::table::{align_right, bare, number};
-use crate::measured::{ShareRow, ShareSubject, show_size};
+use crate::measured::{ShareRow, ShareSubject};
+use crate::sizes;
 
 /// Pixels of the picture: four panels, two by two.
 const PICTURE: (u32, u32) = (1280, 800);
@@ -38,7 +39,7 @@ pub fn table(rows: &[ShareRow]) -> String {
     ]);
     for row in rows {
         table.add_row([
-            show_size(row.size),
+            sizes::show(row.size),
             row.senders.to_string(),
             row.subject.name().to_owned(),
             number(Some(row.port_gbps), 2),
@@ -51,7 +52,7 @@ pub fn table(rows: &[ShareRow]) -> String {
     }
     align_right(&mut table, &[0, 1, 3, 4, 5, 6, 7, 8]);
     let parts = rows.iter().filter_map(|row| {
-        let (size, part) = (show_size(row.size), row.emp_part? * 100.0);
+        let (size, part) = (sizes::show(row.size), row.emp_part? * 100.0);
         Some(format!("{} senders of {size}, every other TCP's: EMP has {part:.0} %\n", row.senders))
     });
     let parts: String = parts.collect();
@@ -128,8 +129,9 @@ fn draw_panel(
     let label = |at: &f64| {
         // Labels stand in the middle of their group.
         let group = groups.get(at.floor() as usize).filter(|_| (at.fract() - 0.5).abs() < 1e-6);
-        group
-            .map_or_else(String::new, |(size, senders)| format!("{senders} × {}", show_size(*size)))
+        group.map_or_else(String::new, |(size, senders)| {
+            format!("{senders} × {}", sizes::show(*size))
+        })
     };
     chart
         .configure_mesh()

@@ -2,7 +2,8 @@
 
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 
-use crate::measured::{Pattern, Row, SubjectKind, Verdict, face_title, show_size};
+use crate::measured::{Pattern, Row, SubjectKind, Verdict, face_title};
+use crate::sizes;
 
 /// Columns that a table may take.
 const WIDTH: u16 = 100;
@@ -23,7 +24,7 @@ pub fn rows(rows: &[Row]) -> String {
         "to tcp",
     ]);
     for row in rows {
-        let size = row.size.map_or_else(|| "random".to_owned(), show_size);
+        let size = row.size.map_or_else(|| "random".to_owned(), sizes::show);
         table.add_row([
             size,
             with_congestion(row.subject.name(), row),
@@ -67,7 +68,8 @@ pub fn pivot(rows: &[Row]) -> String {
             _ => ("Gb/s", false),
         };
         let figure = |row: &Row| if less_is_better { row.one_way_us } else { row.gbps };
-        let mut cells = vec![unit.to_owned(), size.map_or_else(|| "random".to_owned(), show_size)];
+        let mut cells =
+            vec![unit.to_owned(), size.map_or_else(|| "random".to_owned(), sizes::show)];
         cells.extend(subjects.iter().map(|name| {
             let row = here.iter().find(|row| subject(row) == *name);
             let value = row.and_then(|row| figure(row));

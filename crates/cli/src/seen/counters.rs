@@ -2,7 +2,8 @@
 
 use serde_json::json;
 
-use super::{Listing, show, table};
+use super::look::Listing;
+use super::{show, table};
 use crate::error::print;
 
 /// Show what nodes of this machine have counted: frames, messages, and each reason for which a frame was dropped.

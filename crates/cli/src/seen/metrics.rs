@@ -13,7 +13,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use std::sync::atomic::AtomicU64;
 
-use super::{Seen, Which, doing, show};
+use super::look::{Seen, Which, doing};
+use super::show;
 use crate::bail_user;
 use crate::error::print;
 

@@ -2,7 +2,8 @@
 
 use serde_json::json;
 
-use super::{Listing, Seen, doing, show, table};
+use super::look::{Listing, Seen, doing};
+use super::{show, table};
 use crate::error::print;
 
 /// List the nodes that run on this machine: your own; root sees all.
@@ -25,14 +26,6 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         return print("no node runs here, or none that you may see\n");
     }
     print(&text(&seen))
-}
-
-/// Ranks of a job stand together, in order.
-pub fn by_job(seen: &mut Seen) {
-    seen.nodes.sort_by_cached_key(|node| {
-        let identity = &node.identity;
-        (identity.job.show(), identity.rank, identity.name.show(), identity.process)
-    });
 }
 
 /// As a table.

@@ -3,8 +3,9 @@
 use emp_state::{Peer, Snapshot};
 use serde_json::json;
 
+use super::look::{Listing, Seen};
 use super::nodes::seconds;
-use super::{Listing, Seen, show, table};
+use super::{show, table};
 use crate::error::print;
 
 /// List the peers that nodes of this machine have something under way with, or had lately.

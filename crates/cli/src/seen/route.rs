@@ -3,7 +3,8 @@
 use emp_state::{Path, Peer, Snapshot};
 use serde_json::json;
 
-use super::{Listing, show, table, trace};
+use super::look::Listing;
+use super::{show, table, trace};
 use crate::bail_user;
 use crate::error::print;
 

@@ -13,7 +13,8 @@ use ratatui::text::Line;
 use ratatui::widgets::{Block, Paragraph, Row, Table, TableState};
 use serde_json::json;
 
-use super::{Seen, Which, doing, nodes, peers, show, table};
+use super::look::{Seen, Which, by_job, doing};
+use super::{peers, show, table};
 use crate::bail_user;
 use crate::error::print;
 
@@ -143,7 +144,7 @@ impl Picture {
     }
 
     fn sort(&mut self) {
-        nodes::by_job(&mut self.seen);
+        by_job(&mut self.seen);
         let rates = &self.rates;
         let rate = |node: &Snapshot| rates.get(&key(node)).copied().unwrap_or_default();
         let waits = |node: &Snapshot| {

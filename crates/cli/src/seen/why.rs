@@ -5,7 +5,8 @@ use emp_state::{Link, Peer, PeerState, Snapshot};
 use emp_wire::NodeId;
 use serde_json::json;
 
-use super::{Listing, Which, route, show};
+use super::look::{Listing, Which};
+use super::{route, show};
 use crate::bail_user;
 use crate::error::print;
 

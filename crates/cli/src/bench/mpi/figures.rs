@@ -6,9 +6,10 @@ use std::path::Path;
 use anyhow::Context;
 
 use super::super::stats;
+use crate::measured::Verdict;
 pub use crate::measured::{MpiResults as Results, MpiRow as Row};
-use crate::measured::{Verdict, show_size};
 use crate::mpi::{Mpi, Transport};
+use crate::sizes;
 
 /// Every transport, EMP first.
 pub const ALL: [Transport; 4] = [Transport::Emp, Transport::Tcp, Transport::Rxm, Transport::Ucx];
@@ -71,7 +72,7 @@ pub fn bars(rows: &[Row]) -> Vec<Verdict> {
         let emp = here().find(|row| row.transport == Transport::Emp)?.one_way_us?;
         let steered = best.congestion.as_deref().map(|word| format!(" {word}")).unwrap_or_default();
         Some(Verdict {
-            name: format!("ping-pong, {} B, EMP's time to best", show_size(size)),
+            name: format!("ping-pong, {} B, EMP's time to best", sizes::show(size)),
             value: Some(value),
             limit: format!("≤ {limit}"),
             pass: Some(value <= limit),

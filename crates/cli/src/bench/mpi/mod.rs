@@ -19,12 +19,12 @@ use super::args::{check_seconds, command_line};
 use super::congestion;
 use super::environment::{Environment, load, note_conditions};
 use super::pair::MTU_DEFAULT;
-use super::progress::Progress;
 use crate::bail_user;
 use crate::error::print;
 use crate::lab::{Capture, Launch, capture_each};
 use crate::mpi::{self, Family, Settings, Transport};
 use crate::output::check_writable;
+use crate::progress::Progress;
 use crate::report::{mpi as page, plot};
 
 use self::figures::{Results, Row};

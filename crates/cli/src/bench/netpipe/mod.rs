@@ -21,16 +21,16 @@ use super::args::{EmpArgs, WhereArgs, check_seconds, command_line, faces};
 use super::environment::{Environment, load, note_conditions};
 use super::job::{Pattern, SubjectKind};
 use super::mpi::{BYTES_MIN, pingpongs};
-use super::progress::Progress;
 use super::results::{Row, write_json};
 use super::session::Session;
-use super::sizes;
 use crate::bail_user;
 use crate::error::{UserError, print};
 use crate::measured::{MpiRow, NetpipeRun as Run, Point};
 use crate::mpi::Transport;
 use crate::output::{check_directory, check_writable};
+use crate::progress::Progress;
 use crate::report::{face_costs, html, ratio, table};
+use crate::sizes;
 
 /// Trials per subject and size, as in NetPIPE.
 const TRIALS_DEFAULT: usize = 7;

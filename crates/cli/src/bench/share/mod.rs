@@ -25,14 +25,14 @@ use super::congestion;
 use super::environment::{Environment, load, note_conditions};
 use super::job::LinkChoice;
 use super::pair::MTU_DEFAULT;
-use super::progress::Progress;
 use super::results::write_json;
-use super::sizes;
 use crate::bail_user;
 use crate::error::print;
 use crate::lab::{Plan, Ports, PrivateLab, QUEUE_DEFAULT, Topology};
 use crate::output::check_writable;
+use crate::progress::Progress;
 use crate::report::share as page;
+use crate::sizes;
 
 use self::fairness::Row;
 pub use self::order::{SubjectName, WORKER};

@@ -11,11 +11,10 @@ use emp_firmware::{Profile, Stage};
 use serde::Serialize;
 
 use super::results::write_json;
-use super::sizes;
 use crate::bail_user;
 use crate::error::print;
-use crate::measured::show_size;
 use crate::output::check_writable;
+use crate::sizes;
 
 /// What each stage of a message's way takes here: the multi-CPU paper's Table 1 for this machine, beside the paper's.
 ///
@@ -159,7 +158,7 @@ fn table(costs: &[Costs]) -> String {
     table.load_style(NOTHING);
     let mut header = vec!["stage".to_owned(), "paper µs".to_owned()];
     for cost in costs {
-        let size = show_size(cost.bytes);
+        let size = sizes::show(cost.bytes);
         header.extend([
             format!("{size}: calls"),
             "ns a call".to_owned(),

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::ops::Range;
 
-use super::escape;
+use super::escape::escape;
 
 /// Units of the picture; a page scales it to its width, down to where text of 13 units can still be read.
 const PICTURE: (f64, f64) = (900.0, 430.0);

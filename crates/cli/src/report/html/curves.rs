@@ -3,10 +3,11 @@
 use std::ops::Range;
 
 use super::chart::{Axis, Chart, Curve};
-use crate::measured::{FACES, Point, SubjectKind, show_size};
+use crate::measured::{FACES, Point, SubjectKind};
 use crate::report::plot::{around, show_time};
 use crate::report::ratio::Ratio;
 use crate::report::table;
+use crate::sizes;
 
 /// Ratio of greatest to least from which every power of two has no room any more.
 const RATIO_WIDE: f64 = 256.0;
@@ -157,7 +158,7 @@ fn short(value: f64) -> String {
 
 /// `1 B`, `64 KiB`, `1500 B`
 pub fn bytes_in_words(bytes: usize) -> String {
-    let short = show_size(bytes);
+    let short = sizes::show(bytes);
     match short.strip_suffix(['K', 'M', 'G']) {
         Some(number) => format!("{number} {}iB", &short[number.len()..]),
         None => format!("{short} B"),
@@ -195,7 +196,7 @@ fn sizes(lines: &[Line<'_>]) -> Axis {
     let all = lines.iter().flat_map(|line| line.points.iter().map(|point| point.bytes() as f64));
     let range = range(all);
     // Every third power of two: seven or eight numbers from a byte to megabytes.
-    let ticks = powers(8.0, &range).into_iter().map(|bytes| (bytes, show_size(bytes as usize)));
+    let ticks = powers(8.0, &range).into_iter().map(|bytes| (bytes, sizes::show(bytes as usize)));
     Axis { title: "message size, bytes", ticks: ticks.collect(), range }
 }
 

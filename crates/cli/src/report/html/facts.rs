@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::curves::{Line, best_gbps, bytes_in_words};
-use super::escape;
+use super::escape::escape;
 use crate::measured::{Environment, NetpipeRun, SubjectKind, is_loaded};
 use crate::report::ratio::Ratio;
 

@@ -3,9 +3,11 @@
 
 mod chart;
 mod curves;
+mod escape;
 mod facts;
 mod tables;
 
+use self::escape::escape;
 use super::ratio;
 use crate::measured::{CONGESTION_NAMES, NetpipeRun};
 
@@ -74,22 +76,6 @@ fn section(title: &str, picture: &str, caption: &str) -> String {
     format!(
         "<h2>{title}</h2>\n<figure>\n<div class=\"picture\">\n{picture}</div>\n<figcaption>{caption}</figcaption>\n</figure>\n"
     )
-}
-
-/// Text as it may stand in HTML, between tags and in quotes.
-fn escape(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => safe.push_str("&amp;"),
-            '<' => safe.push_str("&lt;"),
-            '>' => safe.push_str("&gt;"),
-            '"' => safe.push_str("&quot;"),
-            '\'' => safe.push_str("&#39;"),
-            _ => safe.push(letter),
-        }
-    }
-    safe
 }
 
 #[cfg(test)]

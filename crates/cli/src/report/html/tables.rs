@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::curves::{Line, best_gbps, bytes_in_words, under};
-use super::escape;
+use super::escape::escape;
 use crate::report::ratio::Ratio;
 
 /// Medians at the steps, one column pair a subject, and how EMP stands to TCP.

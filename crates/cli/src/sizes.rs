@@ -1,7 +1,6 @@
 //! Message sizes as people write them: `1,32,4K,1M` and `4..1M`.
 
 use crate::bail_user;
-pub use crate::measured::show_size as show;
 
 /// Bytes. Both ends hold a few buffers of this size; beyond it a measurement says nothing new.
 pub const SIZE_MAX: usize = 1 << 30;
@@ -24,6 +23,16 @@ pub fn parse(text: &str) -> anyhow::Result<Vec<usize>> {
         }
     }
     Ok(sizes)
+}
+
+/// A size as the tables show it: `64`, `4K`, `1M`, `1500`.
+pub fn show(size: usize) -> String {
+    for (unit, letter) in [(1 << 30, 'G'), (1 << 20, 'M'), (1 << 10, 'K')] {
+        if size >= unit && size.is_multiple_of(unit) {
+            return format!("{}{letter}", size / unit);
+        }
+    }
+    size.to_string()
 }
 
 fn push(sizes: &mut Vec<usize>, size: usize) {

@@ -158,7 +158,7 @@ fn a_process_under_sigstop_is_named() {
     signal(&b.0, "STOP");
     // From the other host it is known that nothing is heard.
     let elsewhere =
-        ["a waits since", "for b, of which nothing was heard for", "its process is stopped"];
+        ["a waits since", "of b, of which nothing was heard for", "its process is stopped"];
     says(|| lab.why("emp-a", "b"), &elsewhere);
     // On its own host, why its peer has no answer of it.
     let process = b.0.id();

@@ -156,20 +156,29 @@ fn sought(node: &Snapshot, peer: &Peer, now: u64) -> String {
              compare emp --version on both hosts"
         );
     }
+    // It was met, and is looked for because it is silent.
+    if peer.heard > 0 {
+        return unheard(node, peer, now);
+    }
     let links: Vec<String> =
         (0..node.links.len()).map(|index| show::link(node, index as u8)).collect();
-    if peer.heard > 0 {
-        return format!(
-            "{me} looks for {you} since {since}: nothing was heard of it for {}; look at its host: its process is stopped or has ended, or the way there is cut (emp \
-             nodes there, emp doctor --peer HOST here); it is given up {} after its last sign of life",
-            heard(peer, now),
-            show::span(u64::from(node.identity.patience_ms) * 1_000_000)
-        );
-    }
     format!(
         "{me} looks for {you} since {since} and nobody answers by {}: it is not started, on another segment, or a firewall is between; emp doctor \
          --peer HOST tells",
         links.join(", ")
+    )
+}
+
+/// A peer that is silent. Said alike before and after it is looked for again, which is a second or two later.
+fn unheard(node: &Snapshot, peer: &Peer, now: u64) -> String {
+    format!(
+        "{} {} {}, of which nothing was heard for {}: its process is stopped or has ended, or its host cannot be reached; look there with emp \
+         nodes, and here with emp doctor --peer HOST; it is given up {} after its last sign of life",
+        show::node(node),
+        waits(peer, now),
+        show::peer(peer),
+        heard(peer, now),
+        show::span(u64::from(node.identity.patience_ms) * 1_000_000)
     )
 }
 
@@ -250,12 +259,7 @@ fn sending(node: &Snapshot, peer: &Peer, other: Option<&Snapshot>, now: u64) -> 
     let (me, you) = (show::node(node), show::peer(peer));
     let since = show::ago(now, peer.out_since);
     if peer.out_frames > 0 && now.saturating_sub(peer.heard) > SILENT {
-        return format!(
-            "{me} waits since {since} for {you}, of which nothing was heard for {}: its process is stopped or has ended, or its host cannot be reached; look there \
-             with emp nodes, and here with emp doctor --peer HOST; it is given up {} after its last sign of life",
-            heard(peer, now),
-            show::span(u64::from(node.identity.patience_ms) * 1_000_000)
-        );
+        return unheard(node, peer, now);
     }
     let lost = |note: &&emp_state::Note| {
         note.node == peer.node
@@ -322,8 +326,12 @@ mod tests {
 
     /// What a says of b, of which nothing was heard for 50 s, whose paths are by these of the links.
     fn said(links: &[Link], by: &[u8]) -> String {
+        said_of(PeerState::Met, links, by)
+    }
+
+    fn said_of(state: PeerState, links: &[Link], by: &[u8]) -> String {
         let mut peer = Peer { node: 2, heard: NOW / 2, out_frames: 1, ..Peer::default() };
-        (peer.name, peer.state) = (Text::new("b"), PeerState::Met.number());
+        (peer.name, peer.state) = (Text::new("b"), state.number());
         (peer.out_since, peer.out_messages) = (NOW / 2, 1);
         for (path, link) in peer.paths.iter_mut().zip(by) {
             *path = Path { link: *link, flags: Path::THERE, ..Path::default() };
@@ -355,6 +363,16 @@ mod tests {
         }
         let both = said(&[packet, dead("packet", "emp1"), anywhere], &[2]);
         assert!(both.contains("emp0 has no carrier, interface emp1 has no carrier"), "{both}");
+    }
+
+    /// What is waited for, and since when, is said of a silent peer also once it is looked for again.
+    #[test]
+    fn a_silent_peer_is_told_of_alike_before_and_while_it_is_looked_for() {
+        let well = link("packet", "emp0", 1_500, "");
+        let met = said(&[well], &[0]);
+        let begins = "a waits since 50.0 s for an answer of b, of which nothing was heard for 50.0 s: its process is stopped or has ended";
+        assert!(met.starts_with(begins), "{met}");
+        assert_eq!(said_of(PeerState::Sought, &[well], &[]), met);
     }
 
     /// That one cable is out says nothing of a peer that is reached by another, or within the machine.

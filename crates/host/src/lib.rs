@@ -139,7 +139,7 @@ pub use choices::{Board, Scheme, StateFile, WaitMode};
 pub use endpoint::blocking::CallError;
 pub use endpoint::claim::Claim;
 pub use endpoint::error::{Failed, OpenError, OperationError, Refused, RefusedReason};
-pub use endpoint::handle::{Address, Endpoint, SendOptions};
+pub use endpoint::mailbox::{Address, Endpoint, SendOptions};
 pub use endpoint::one_sided::{Notification, Notifications, PutOptions};
 pub use endpoint::region::{Region, RegionOptions};
 pub use endpoint::request::{
@@ -161,7 +161,7 @@ pub use memory::element::{Element, Values};
 pub use memory::pages::PageBuffer;
 pub use memory::windows::{RedirectError, Window};
 pub use node::find::{NotFound, Stage, Who};
-pub use node::handle::Node;
+pub use node::running::Node;
 pub use node::start::{NodeBuilder, Paths};
 pub use raw::desk::Desk;
 pub use raw::messages::{RawOp, RawSend};

@@ -5,11 +5,11 @@ use std::ffi::{CStr, c_char, c_void};
 use emp_face::settings::Settings;
 use emp_face::ways::Way;
 
-use crate::address::{ADDRESS_BYTES, EpAddress};
 use crate::bindings::{FI_ADDR_STR, FiInfo};
+use crate::ep_address::{ADDRESS_BYTES, EpAddress};
 use crate::flags::InfoFlags;
-use crate::handle::look;
 use crate::info::ADDRESS_FORMAT;
+use crate::objects::look;
 use crate::places::{Place, Problem, destination, sources};
 
 /// What was found out.
@@ -55,7 +55,7 @@ impl Format {
 ///
 /// # Safety
 ///
-/// libfabric's rules ([`crate::handle`]).
+/// libfabric's rules ([`crate::objects`]).
 pub unsafe fn text<'a>(text: *const c_char) -> Result<Option<&'a str>, Problem> {
     if text.is_null() {
         return Ok(None);
@@ -80,7 +80,7 @@ unsafe fn held<'a>(
     }
     if format == Format::Text {
         // SAFETY: so many bytes; what comes after its end does not count.
-        let bytes = unsafe { crate::handle::slice(pointer.cast::<u8>(), bytes) };
+        let bytes = unsafe { crate::objects::slice(pointer.cast::<u8>(), bytes) };
         let bytes = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
         let text = std::str::from_utf8(bytes).map_err(|_| "an address that is no text".to_string());
         return text.map(|node| Held::Place(Place { node: Some(node), ..Place::default() }));
@@ -103,7 +103,7 @@ enum Held<'a> {
 ///
 /// # Safety
 ///
-/// libfabric's rules ([`crate::handle`]).
+/// libfabric's rules ([`crate::objects`]).
 pub unsafe fn source_of(info: &FiInfo, own: &[Way]) -> Option<EpAddress> {
     let format = Format::of(info.addr_format)?;
     // SAFETY: the caller keeps the rules.
@@ -122,7 +122,7 @@ pub unsafe fn source_of(info: &FiInfo, own: &[Way]) -> Option<EpAddress> {
 ///
 /// # Safety
 ///
-/// libfabric's rules ([`crate::handle`]).
+/// libfabric's rules ([`crate::objects`]).
 pub unsafe fn asked(
     place: Place<'_>,
     flags: InfoFlags,

@@ -7,15 +7,15 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockWriteGuard};
 use emp_face::log;
 use emp_host::NodeId;
 
-use crate::address::{ADDRESS_BYTES, EpAddress, SCHEME};
 use crate::asked::{Format, text};
 use crate::bindings::*;
 use crate::domain::{Domain, DomainInner};
 use crate::entries::Entries;
 use crate::entry::entry;
+use crate::ep_address::{ADDRESS_BYTES, EpAddress, SCHEME};
 use crate::eq::{Eq, EqInner};
 use crate::flags::AvFlags;
-use crate::handle::{
+use crate::objects::{
     Object, aloud, close_unused, downcast, fid, give, list, look, object, put_text, store,
 };
 use crate::places::{Place, Problem, destination};

@@ -9,7 +9,7 @@ use crate::bindings::*;
 use crate::domain::{Domain, DomainInner};
 use crate::endpoint::{Endpoints, EpInner};
 use crate::entry::entry;
-use crate::handle::{Object, close_unused, fid, give};
+use crate::objects::{Object, close_unused, fid, give};
 use crate::tables::{CntrOps, FidOps};
 use crate::wait_objects::{WaitObject, wait_any};
 use emp_face::users::{Use, Users};

@@ -11,7 +11,7 @@ use crate::domain::{Domain, DomainInner};
 use crate::endpoint::Endpoints;
 use crate::entry::entry;
 use crate::flags::{CqFlags, CqOpenFlags};
-use crate::handle::{Object, close_unused, fid, give, object, put_text, store};
+use crate::objects::{Object, close_unused, fid, give, object, put_text, store};
 use crate::tables::{CqOps, FidOps};
 use crate::wait_objects::{WaitObject, wait_any};
 use emp_face::users::{Use, Users};

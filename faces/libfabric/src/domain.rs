@@ -13,13 +13,13 @@ use emp_face::ways::{Way, ways};
 use emp_face::whereabouts::{SOME_MAC, Whereabouts};
 use emp_host::{Endpoint, Node, WaitMode};
 
-use crate::address::{EpAddress, SERVICE_ENDPOINT};
 use crate::asked::{Format, source_of};
 use crate::bindings::*;
 use crate::entry::entry;
+use crate::ep_address::{EpAddress, SERVICE_ENDPOINT};
 use crate::events::Counted;
 use crate::flags::Caps;
-use crate::handle::{Object, aloud, downcast, fid, give, look, object, take};
+use crate::objects::{Object, aloud, downcast, fid, give, look, object, take};
 use crate::tables::{DomainOps, FidOps, MrOps, NONE};
 use crate::{av, cntr, cq, endpoint, mr, params, stx};
 

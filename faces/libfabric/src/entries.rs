@@ -5,8 +5,8 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use emp_host::NodeId;
 
-use crate::address::EpAddress;
 use crate::bindings::{FI_ADDR_UNSPEC, FiAddr};
+use crate::ep_address::EpAddress;
 
 pub struct Entry {
     pub address: EpAddress,

@@ -66,7 +66,7 @@ macro_rules! entry {
     ) => {
         $crate::entry::entry! {
             $(#[$doc])* $vis fn $name($self: *mut $object $(, $argument: $type)*) -> $result {
-                let $self: &$object = $crate::handle::object!($self.cast_const());
+                let $self: &$object = $crate::objects::object!($self.cast_const());
                 $body
             }
             $($rest)*
@@ -81,7 +81,7 @@ macro_rules! entry {
             $(#[$doc])* $vis fn $name(
                 $self: *mut $crate::bindings::Fid $(, $argument: $type)*
             ) -> $result {
-                let $self: &$object = $crate::handle::downcast!($self);
+                let $self: &$object = $crate::objects::downcast!($self);
                 $body
             }
             $($rest)*
@@ -96,7 +96,7 @@ macro_rules! entry {
         ///
         /// # Safety
         ///
-        /// The pointers follow libfabric's rules ([`crate::handle`]).
+        /// The pointers follow libfabric's rules ([`crate::objects`]).
         $vis unsafe extern "C" fn $name($($argument: $type),*) -> $result {
             $crate::entry::enter(|| -> $result { $body })
         }

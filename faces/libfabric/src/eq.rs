@@ -9,7 +9,7 @@ use crate::bindings::*;
 use crate::entry::entry;
 use crate::fabric::Fabric;
 use crate::flags::{EqFlags, EqOpenFlags};
-use crate::handle::{Object, close_unused, fid, give, list, put_text, store};
+use crate::objects::{Object, close_unused, fid, give, list, put_text, store};
 use crate::tables::{EqOps, FidOps};
 use crate::wait_objects::WaitObject;
 use emp_face::users::{Use, Users};

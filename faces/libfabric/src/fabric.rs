@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use crate::bindings::*;
 use crate::entry::entry;
-use crate::handle::{Object, aloud, close_unused, downcast, fid, give, list, object};
+use crate::objects::{Object, aloud, close_unused, downcast, fid, give, list, object};
 use crate::tables::{FabricOps, FidOps, NONE};
 use crate::{cntr, cq, domain, eq};
 use emp_face::users::Users;

@@ -2,16 +2,16 @@
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
-use crate::address::EpAddress;
 use crate::asked::{Asked, Format, asked, text as given_text};
 use crate::bindings::*;
 use crate::core;
 use crate::domain::Domain;
 use crate::entry::entry;
+use crate::ep_address::EpAddress;
 use crate::fabric::Fabric;
 use crate::flags::{Caps, InfoFlags, OpFlags};
-use crate::handle::{Object, down, look};
 use crate::inject::{self, INJECT_BYTES};
+use crate::objects::{Object, down, look};
 use crate::params;
 use crate::places::Place;
 use emp_face::log;

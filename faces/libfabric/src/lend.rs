@@ -49,7 +49,7 @@ pub unsafe fn copy(parts: &[iovec]) -> Box<[u8]> {
     let mut bytes = Vec::with_capacity(parts.iter().map(|part| part.iov_len).sum());
     for part in parts {
         // SAFETY: the caller says so.
-        let part = unsafe { crate::handle::slice(part.iov_base.cast::<u8>(), part.iov_len) };
+        let part = unsafe { crate::objects::slice(part.iov_base.cast::<u8>(), part.iov_len) };
         bytes.extend_from_slice(part);
     }
     bytes.into()
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     fn lent(bytes: &[u8], inject: bool, flags: OpFlags, most_copied: usize) -> Result<Lent, isize> {
-        let parts = crate::handle::one(bytes.as_ptr().cast(), bytes.len());
+        let parts = crate::objects::one(bytes.as_ptr().cast(), bytes.len());
         // SAFETY: the part is a slice.
         unsafe { lend(&parts, inject, flags, most_copied) }
     }
@@ -120,7 +120,7 @@ mod tests {
         ] {
             let lent = lent(&short, inject, flags, most_copied).unwrap();
             assert_eq!((lent.completion, lent.copy.is_some()), (completion, copied), "{flags:?}");
-            let part = crate::handle::one(short.as_ptr().cast(), short.len());
+            let part = crate::objects::one(short.as_ptr().cast(), short.len());
             let list = lent.segments(&part).unwrap();
             let there = list.as_slice()[0].address == short.as_ptr().expose_provenance() as u64;
             assert_eq!((list.bytes(), there), (100, !copied));

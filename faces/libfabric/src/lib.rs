@@ -8,7 +8,7 @@
 //! |---|---|
 //! | way ([`places`], [`asked`]) | a `fi_info`: an interface, and the kind of link by which frames leave it |
 //! | node ([`domain`]) | `fid_domain`; its two endpoints of EMP make one `fid_ep` ([`endpoint`]) |
-//! | service ([`address`]) | the `src_addr` that was asked for with `FI_SOURCE` |
+//! | service ([`ep_address`]) | the `src_addr` that was asked for with `FI_SOURCE` |
 //! | number, entry ([`entries`]) | `fi_addr_t`, what `fi_av_insert` stored for it |
 //! | nameless | an inject call: no context, no completion |
 //! | lent, copy ([`lend`]) | a buffer until its completion, `FI_INJECT` |
@@ -25,10 +25,9 @@
 #![allow(missing_docs, reason = "names of a C interface that libfabric's manual pages explain")]
 #![allow(
     clippy::not_unsafe_ptr_arg_deref,
-    reason = "entry points are called from C by the rules that `handle` states for all of them"
+    reason = "entry points are called from C by the rules that `objects` states for all of them"
 )]
 
-mod address;
 mod asked;
 mod atomic;
 mod av;
@@ -41,11 +40,11 @@ mod ended;
 mod endpoint;
 mod entries;
 mod entry;
+mod ep_address;
 mod eq;
 mod events;
 mod fabric;
 mod flags;
-mod handle;
 mod info;
 mod inject;
 mod lend;
@@ -53,6 +52,7 @@ mod mr;
 mod msg;
 mod neighbours;
 mod nic;
+mod objects;
 mod offered;
 mod options;
 mod params;

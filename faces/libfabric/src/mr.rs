@@ -14,7 +14,7 @@ use crate::domain::{Domain, DomainInner};
 use crate::endpoint::Ep;
 use crate::entry::entry;
 use crate::flags::{Directions, MrFlags};
-use crate::handle::{Object, aloud, downcast, fid, give, list, object, one, take};
+use crate::objects::{Object, aloud, downcast, fid, give, list, object, one, take};
 use crate::status::refusal;
 use crate::tables::{FidOps, MrOps};
 use crate::transfer::segment;

@@ -6,7 +6,7 @@ use crate::bindings::*;
 use crate::endpoint::Ep;
 use crate::entry::entry;
 use crate::flags::OpFlags;
-use crate::handle::{object, one, parts};
+use crate::objects::{object, one, parts};
 use crate::tables::MsgOps;
 use crate::transfer::{Receive, Send};
 

@@ -8,7 +8,7 @@ use emp_link::Interface;
 
 use crate::bindings::{Fid, class, control};
 use crate::entry::entry;
-use crate::handle::{Object, downcast, put_text, store, take};
+use crate::objects::{Object, downcast, put_text, store, take};
 use crate::tables::FidOps;
 
 #[repr(C)]

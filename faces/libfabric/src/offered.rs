@@ -9,7 +9,7 @@ use crate::domain::Domain;
 use crate::endpoint::Ep;
 use crate::entry::entry;
 use crate::flags::QueryFlags;
-use crate::handle::store;
+use crate::objects::store;
 
 /// The three families of calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -8,8 +8,8 @@ use crate::bindings::*;
 use crate::endpoint::Ep;
 use crate::entry::entry;
 use crate::flags::{BindFlags, OpFlags};
-use crate::handle::{aloud, object, store};
 use crate::info::{RX_FLAGS, TX_FLAGS};
+use crate::objects::{aloud, object, store};
 
 entry! {
     pub fn control(endpoint: Fid<Ep>, command: c_int, argument: *mut c_void) -> c_int {

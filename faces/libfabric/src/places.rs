@@ -11,7 +11,7 @@ use emp_face::settings::Settings;
 use emp_face::ways::{Kind, Way, ways};
 use emp_link::{Interface, interfaces};
 
-use crate::address::{EpAddress, SCHEME, parse_exact, parse_mac};
+use crate::ep_address::{EpAddress, SCHEME, parse_exact, parse_mac};
 
 /// A place as it was written: a host, or none, and a port, or none.
 #[derive(Clone, Copy, Default)]

@@ -6,8 +6,8 @@ use crate::bindings::*;
 use crate::endpoint::Ep;
 use crate::entry::entry;
 use crate::flags::OpFlags;
-use crate::handle::{list, object, one, parts};
 use crate::info::REMOTE_IOV_LIMIT;
+use crate::objects::{list, object, one, parts};
 use crate::remote::Transfer;
 use crate::tables::RmaOps;
 

@@ -9,7 +9,7 @@ use emp_face::users::Use;
 use crate::bindings::*;
 use crate::domain::{Domain, DomainInner};
 use crate::entry::entry;
-use crate::handle::{Object, fid, give, take};
+use crate::objects::{Object, fid, give, take};
 use crate::tables::{FidOps, UnsupportedTable};
 
 #[repr(C)]

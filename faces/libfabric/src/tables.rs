@@ -19,7 +19,7 @@ pub type Unsupported = unsafe extern "C" fn() -> isize;
 
 /// # Safety
 ///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
+/// The pointers follow libfabric's rules ([`crate::objects`]).
 unsafe extern "C" fn unsupported() -> isize {
     -(libc::ENOSYS as isize)
 }
@@ -69,21 +69,21 @@ impl FidOps {
 
 /// # Safety
 ///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
+/// The pointers follow libfabric's rules ([`crate::objects`]).
 unsafe extern "C" fn no_bind(_: *mut Fid, _: *mut Fid, _: u64) -> c_int {
     -libc::ENOSYS
 }
 
 /// # Safety
 ///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
+/// The pointers follow libfabric's rules ([`crate::objects`]).
 unsafe extern "C" fn no_control(_: *mut Fid, _: c_int, _: *mut c_void) -> c_int {
     -libc::ENOSYS
 }
 
 /// # Safety
 ///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
+/// The pointers follow libfabric's rules ([`crate::objects`]).
 unsafe extern "C" fn no_tostr(_: *const Fid, _: *mut c_char, _: usize) -> c_int {
     -libc::ENOSYS
 }

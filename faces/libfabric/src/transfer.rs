@@ -11,9 +11,9 @@ use crate::bindings::*;
 use crate::ended::{end_send, found, hand_over, nothing};
 use crate::endpoint::{Enabled, EpInner, State, tagged_number, untagged_number};
 use crate::flags::{Caps, OpFlags};
-use crate::handle::aloud;
 use crate::info::IOV_LIMIT;
 use crate::lend::{is_refused, lend};
+use crate::objects::aloud;
 use crate::slots::{Kind, Operation};
 use crate::status::refusal;
 

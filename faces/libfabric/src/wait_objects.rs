@@ -15,7 +15,7 @@ use emp_host::Endpoint;
 use crate::bindings::{control, wait};
 use crate::domain::DomainInner;
 use crate::endpoint::{Enabled, EpInner};
-use crate::handle::store;
+use crate::objects::store;
 
 /// What an object was opened with: nothing to be handed out, or a descriptor.
 #[derive(Default)]

@@ -21,7 +21,7 @@ pub type EndpointHandle = u64;
 /// `mx_request_t`, likewise; 0 is no request.
 pub type RequestHandle = u64;
 
-/// `mx_endpoint_addr_t`: opaque to applications ([`crate::address`]).
+/// `mx_endpoint_addr_t`: opaque to applications ([`crate::identities`]).
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Address {

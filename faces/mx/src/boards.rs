@@ -5,7 +5,7 @@ use emp_face::settings::Settings;
 use emp_face::ways::{Way, ways};
 
 use crate::abi::MAX_HOSTNAME_LEN;
-use crate::address::nic_of;
+use crate::identities::nic_of;
 
 /// One of them.
 #[derive(Clone, Debug)]

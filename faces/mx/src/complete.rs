@@ -8,9 +8,9 @@ use emp_face::pointers::store;
 use emp_face::waiting::end_of;
 
 use crate::abi::*;
-use crate::address::REQUEST;
 use crate::endpoint::{Endpoint, State};
 use crate::errors::{call, call_on, enter};
+use crate::identities::REQUEST;
 use crate::open;
 use crate::process::library;
 use crate::requests::{Kind, Stage};

@@ -14,13 +14,13 @@ use emp_host::{
 };
 
 use crate::abi::*;
-use crate::address::{
-    CONNECT_GET, CONNECT_PUT, ENDPOINTS_MAX, PLACES, Parts, REQUEST, endpoint_of, is_nic, node_of,
-    whereabouts,
-};
 use crate::complete::end;
 use crate::endpoint::{CONTROL, Endpoint, State};
 use crate::errors::{call_on, enter};
+use crate::identities::{
+    CONNECT_GET, CONNECT_PUT, ENDPOINTS_MAX, PLACES, Parts, REQUEST, endpoint_of, is_nic, node_of,
+    whereabouts,
+};
 use crate::names;
 use crate::partners::Fate;
 use crate::process::library;

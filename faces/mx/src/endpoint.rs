@@ -18,8 +18,8 @@ use emp_face::yielding::Yielding;
 use emp_host::{Completion, Region, Selector};
 
 use crate::abi::{Address, ContextId, ErrorHandler, Return};
-use crate::address::endpoint_of;
 use crate::connect::Connect;
+use crate::identities::endpoint_of;
 use crate::partners::Partners;
 use crate::requests::{REQUESTS_MAX, Requests};
 use crate::unexpected::{Handler, Seen};

@@ -7,10 +7,10 @@ use emp_face::pointers::store;
 use emp_host::NodeId;
 
 use crate::abi::*;
-use crate::address::Parts;
 use crate::connect::decompose;
 use crate::endpoint::{Endpoint, State};
 use crate::errors::{call, call_on, enter};
+use crate::identities::Parts;
 use crate::names::initialized;
 use crate::open;
 use crate::requests::{Kind, Stage};

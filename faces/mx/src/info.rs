@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use emp_host::Counters;
 
 use crate::abi::*;
-use crate::address::ENDPOINTS_MAX;
 use crate::boards::Board;
 use crate::endpoint::Endpoint;
 use crate::errors::{call, call_on, enter};
+use crate::identities::ENDPOINTS_MAX;
 use crate::open;
 use crate::process::library;
 use crate::requests::REQUESTS_MAX;

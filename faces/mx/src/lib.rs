@@ -2,7 +2,7 @@
 //! Open-MX link with and run on.
 //!
 //! An MX endpoint is an EMP node of its own, whose identity is made of the board's NIC id and the endpoint id
-//! ([`address`]): whoever knows these two can reach it, and nobody has to be asked. A call's way: an entry point
+//! ([`identities`]): whoever knows these two can reach it, and nobody has to be asked. A call's way: an entry point
 //! ([`transfer`], [`complete`], [`connect`], ...) finds the endpoint by its handle ([`open`]) and works on its state, which
 //! one thread has at a time ([`endpoint`]); requests ([`requests`]) are posted to the node, and [`progress`] takes what has
 //! ended there. The filter key of an endpoint is the key of a region that it exports: connecting writes to that region, so
@@ -19,13 +19,13 @@
 compile_error!("handles of the MX face have 64 bits, as pointers have");
 
 pub mod abi;
-mod address;
 mod boards;
 mod complete;
 mod connect;
 mod endpoint;
 mod errors;
 mod extensions;
+mod identities;
 mod info;
 mod internal;
 mod names;

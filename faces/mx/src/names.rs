@@ -15,8 +15,8 @@ use emp_face::pointers::{put_text, store};
 use emp_host::{Node, NodeId};
 
 use crate::abi::{MAX_HOSTNAME_LEN, Return};
-use crate::address::{endpoint_of, nic_of, node_of, port_of, whereabouts};
 use crate::errors::{call, enter};
+use crate::identities::{endpoint_of, nic_of, node_of, port_of, whereabouts};
 use crate::open;
 use crate::process::{Library, library};
 

@@ -11,10 +11,10 @@ use emp_face::pointers::{slice, store};
 use emp_host::RegionOptions;
 
 use crate::abi::*;
-use crate::address::{ENDPOINT, ENDPOINTS_MAX, OPEN_MAX, PLACES, node_of, port_of};
 use crate::connect::{DOOR_BYTES, door};
 use crate::endpoint::{CONTROL, Endpoint, MESSAGES};
 use crate::errors::{call, call_on, enter};
+use crate::identities::{ENDPOINT, ENDPOINTS_MAX, OPEN_MAX, PLACES, node_of, port_of};
 use crate::process::{Library, library};
 
 static ENDPOINTS: Registry<Endpoint> = Registry::new(ENDPOINT, OPEN_MAX);

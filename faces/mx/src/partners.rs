@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use emp_host::NodeId;
 
 use crate::abi::{Address, StatusCode};
-use crate::address::{PARTNERS_MAX, Parts};
+use crate::identities::{PARTNERS_MAX, Parts};
 
 /// What became of a partner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -10,8 +10,8 @@ use emp_host::{
 };
 
 use crate::abi::StatusCode;
-use crate::address::{CONNECT_GET, CONNECT_PUT, FETCH, REQUEST, endpoint_of};
 use crate::endpoint::{Endpoint, State};
+use crate::identities::{CONNECT_GET, CONNECT_PUT, FETCH, REQUEST, endpoint_of};
 use crate::requests::{Deferred, Kind, Stage};
 
 impl Endpoint {

@@ -7,7 +7,7 @@ use emp_face::handles::{Key, Table};
 use emp_host::{NodeId, RawOp, SegmentList};
 
 use crate::abi::{Address, MxStatus, RequestHandle, StatusCode};
-use crate::address::REQUEST;
+use crate::identities::REQUEST;
 
 /// Most requests of an endpoint: as many as their handles can tell apart.
 pub const REQUESTS_MAX: usize = 1 << 20;

@@ -12,9 +12,9 @@ use emp_host::{
 };
 
 use crate::abi::*;
-use crate::address::REQUEST;
 use crate::endpoint::{Endpoint, MESSAGES, State};
 use crate::errors::{call_on, enter};
+use crate::identities::REQUEST;
 use crate::progress::code;
 use crate::requests::{Deferred, Kind, Request, Stage};
 

@@ -16,8 +16,8 @@ use emp_host::{
 
 use crate::abi::RECV_CONTINUE;
 use crate::abi::{MatchingCallback, RECV_FINISHED, Return, StatusCode, UnexpHandler};
-use crate::address::{FETCH, REQUEST};
 use crate::endpoint::{Endpoint, MESSAGES, State};
+use crate::identities::{FETCH, REQUEST};
 use crate::progress::length;
 use crate::requests::Stage;
 

@@ -6,9 +6,9 @@ use emp_face::handles::Key;
 use emp_face::pointers::store;
 
 use crate::abi::*;
-use crate::address::VI;
 use crate::errors::enter;
 use crate::nic::end;
+use crate::points::VI;
 use crate::queue::Side;
 use crate::state::{State, owner_of};
 

@@ -7,13 +7,13 @@ use emp_face::handles::Key;
 use emp_face::pointers::store;
 
 use crate::abi::*;
-use crate::address::{CONN, Point, VI};
 use crate::attributes::agree;
 use crate::connecting::{Incoming, Outcome};
 use crate::control::Purpose;
 use crate::errors::{enter, lacking};
 use crate::listen::For;
 use crate::nic::{Nic, end, nic};
+use crate::points::{CONN, Point, VI};
 use crate::state::{State, owner_of};
 use crate::vi::{Phase, remote_attributes};
 use crate::wire::Message;

@@ -5,10 +5,10 @@ use emp_face::whereabouts::Whereabouts;
 use emp_host::NodeId;
 
 use crate::abi::{ErrorCode, Return};
-use crate::address::{Point, door_at, door_of};
 use crate::attributes::agree;
 use crate::control::Purpose;
 use crate::nic::Nic;
+use crate::points::{Point, door_at, door_of};
 use crate::state::State;
 use crate::vi::{Phase, Remote, Vi};
 use crate::wire::{Message, Party};

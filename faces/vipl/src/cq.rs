@@ -7,9 +7,9 @@ use emp_face::handles::Key;
 use emp_face::pointers::store;
 
 use crate::abi::*;
-use crate::address::{CQ, VI};
 use crate::errors::{enter, lacking};
 use crate::nic::{CQ_ENTRIES_MAX, end, nic};
+use crate::points::{CQ, VI};
 use crate::queue::Side;
 use crate::state::{State, owner_of};
 

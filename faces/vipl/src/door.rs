@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use emp_face::claim::Claim;
 use emp_face::log;
 
-use crate::address::{Point, claim_door};
 use crate::nic::Nic;
+use crate::points::{Point, claim_door};
 use crate::wire::Message;
 use crate::{ending, open};
 

@@ -7,12 +7,12 @@ use emp_face::handles::Key;
 use emp_host::NodeId;
 
 use crate::abi::*;
-use crate::address::{CQ, VI};
 use crate::connecting::Outcome as Attempt;
 use crate::control::Purpose;
 use crate::descriptor::Outcome;
 use crate::errors::{enter, lacking};
 use crate::nic::Nic;
+use crate::points::{CQ, VI};
 use crate::queue::{Queue, Side, Stage, operation_status};
 use crate::state::{State, owner_of};
 use crate::vi::Phase;

@@ -21,7 +21,6 @@
 compile_error!("handles of the VIPL face have 64 bits, as pointers have");
 
 pub mod abi;
-mod address;
 mod attributes;
 mod complete;
 mod connect;
@@ -39,6 +38,7 @@ mod nic;
 mod notify;
 mod open;
 mod peer;
+mod points;
 mod post;
 mod progress;
 mod queue;

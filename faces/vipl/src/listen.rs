@@ -12,9 +12,9 @@ use emp_face::claim::Claim;
 use emp_face::handles::Key;
 
 use crate::abi::Return;
-use crate::address::Point;
 use crate::errors::lacking;
 use crate::nic::Nic;
+use crate::points::Point;
 use crate::state::State;
 use crate::wire::{BYTES_MAX, Message, Party};
 

@@ -12,9 +12,9 @@ use emp_face::slots::Slots;
 use emp_host::{Rights, Segment};
 
 use crate::abi::*;
-use crate::address::PTAG;
 use crate::errors::{enter, lacking, wrong};
 use crate::nic::{Nic, REGIONS_MAX, nic};
+use crate::points::PTAG;
 use crate::state::State;
 
 /// The number of the NIC's default tag, that of a null handle. Other tags have others.

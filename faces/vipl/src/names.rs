@@ -9,9 +9,9 @@ use emp_face::machines::number_of;
 use emp_face::pointers::put_text;
 
 use crate::abi::*;
-use crate::address::{Point, door_at, door_of, host_of};
 use crate::errors::enter;
 use crate::nic::{Nic, nic};
+use crate::points::{Point, door_at, door_of, host_of};
 
 /// How long a question is repeated: several times the interval at which it is, so that a loss does no harm.
 const ASK: Duration = Duration::from_millis(300);

@@ -16,12 +16,12 @@ use emp_face::ways::Way;
 use emp_face::yielding::Yielding;
 
 use crate::abi::*;
-use crate::address::{DISCRIMINATOR_MAX, HOST_BYTES, host_bytes};
 use crate::control::Inbox;
 use crate::door::Door;
 use crate::errors::enter;
 use crate::listen::Gate;
 use crate::open;
+use crate::points::{DISCRIMINATOR_MAX, HOST_BYTES, host_bytes};
 use crate::service::Service;
 use crate::state::State;
 

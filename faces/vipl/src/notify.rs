@@ -8,9 +8,9 @@ use emp_face::handles::Key;
 use emp_face::log;
 
 use crate::abi::*;
-use crate::address::{CQ, VI};
 use crate::errors::enter;
 use crate::nic::{Nic, nic};
+use crate::points::{CQ, VI};
 use crate::queue::Side;
 use crate::state::{State, owner_of};
 

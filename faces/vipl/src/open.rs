@@ -13,11 +13,11 @@ use emp_face::settings::{Settings, environment};
 use emp_face::ways::{Way, ways};
 
 use crate::abi::{Handle, Return};
-use crate::address::{NIC, claim_door, door_of, door_port};
 use crate::control::CONTROLS_POSTED;
 use crate::ending;
 use crate::errors::{enter, lacking, wrong};
 use crate::nic::{CHANNEL, CONTROL, Nic, Parts};
+use crate::points::{NIC, claim_door, door_of, door_port};
 use crate::service;
 
 /// NICs of one process: as many as an owner of handles has numbers.

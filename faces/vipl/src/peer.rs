@@ -7,7 +7,6 @@ use emp_face::handles::Key;
 use emp_face::pointers::store;
 
 use crate::abi::*;
-use crate::address::{Point, VI};
 use crate::attributes::agree;
 use crate::connect::points;
 use crate::connecting::Outcome;
@@ -15,6 +14,7 @@ use crate::control::Purpose;
 use crate::errors::enter;
 use crate::listen::For;
 use crate::nic::{Nic, end};
+use crate::points::{Point, VI};
 use crate::state::{State, owner_of};
 use crate::vi::{Phase, remote_attributes};
 use crate::wire::{Message, Party};

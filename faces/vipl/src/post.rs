@@ -10,11 +10,11 @@ use emp_host::{
 };
 
 use crate::abi::*;
-use crate::address::VI;
 use crate::descriptor::{Bounds, Outcome, Work, read};
 use crate::errors::{enter, lacking};
 use crate::memory::region_key;
 use crate::nic::{CHANNEL, DESCRIPTORS_MAX, Nic};
+use crate::points::VI;
 use crate::progress::{send_error, success};
 use crate::queue::{Context, Entry, Side, Stage, operation_status};
 use crate::state::{State, owner_of};

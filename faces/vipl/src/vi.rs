@@ -7,12 +7,12 @@ use emp_face::pointers::{look, store};
 use emp_host::NodeId;
 
 use crate::abi::*;
-use crate::address::{CQ, VI};
 use crate::attributes::check;
 use crate::connecting::Outcome;
 use crate::errors::{enter, enter_or_null, enter_silently, lacking};
 use crate::nic::nic;
 use crate::peer::Peering;
+use crate::points::{CQ, VI};
 use crate::queue::{Queue, Side};
 use crate::state::{State, owner_of};
 use crate::wire::Offer;

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 
 use crate::abi::ErrorCode;
-use crate::address::{DISCRIMINATOR_MAX, Point};
+use crate::points::{DISCRIMINATOR_MAX, Point};
 
 /// In what a message carries beside its bytes: it stands for an RDMA write that consumes a receive. Behind it, the write's bytes
 /// and its immediate data, 32 bits each. Not in the match bits: those are the number of a connection, all of them.

@@ -9,7 +9,7 @@ use std::net::Ipv4Addr;
 
 use anyhow::Context;
 
-use super::build::{interface_commands, panel_bridge, panel_cable, route_command};
+use super::make::{interface_commands, panel_bridge, panel_cable, route_command};
 use super::plan::{End, Place, Plan, Side};
 use super::state::State;
 use super::{carrier, ip};

@@ -19,7 +19,7 @@ use super::ports::{Ports, QUEUE_DEFAULT};
 use super::private::PrivateLab;
 use super::rsh::Call;
 use super::state::{self, State};
-use super::{build, inhabitants, relays, rootless, services, stale, status};
+use super::{inhabitants, make, relays, rootless, services, stale, status};
 use crate::bail_user;
 use crate::error::{PassThrough, print, user_error};
 
@@ -174,7 +174,7 @@ pub fn down(args: DownArgs) -> anyhow::Result<()> {
         refuse_if_not_ours(&name)?;
         inhabitants::refuse_from_inside(state)?;
         ended = inhabitants::end(state);
-        build::undo(state)?;
+        make::undo(state)?;
     }
     let removed = state.is_some() || kept.is_some();
     let mut stale = Vec::new();

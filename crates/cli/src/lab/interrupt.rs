@@ -14,7 +14,7 @@ use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 
 use super::state::State;
-use super::{build, carrier, inhabitants};
+use super::{carrier, inhabitants, make};
 use crate::process;
 
 /// The labs to undo. Held during each step of making or removing one, so that the signal's thread
@@ -62,12 +62,12 @@ impl Guard {
         }
         // From here on, returning early drops the guard, which undoes what is there.
         let mut guard = Self { state };
-        build::check_free(&guard.state)?;
-        for step in build::steps(&guard.state.plan) {
+        make::check_free(&guard.state)?;
+        for step in make::steps(&guard.state.plan) {
             let mut guarded = lock();
             let entry = guarded.iter_mut().find(|entry| entry.name == guard.state.name);
             let entry = entry.context("a lab was removed while it was being made")?;
-            build::perform(entry, step)?;
+            make::perform(entry, step)?;
             guard.state.clone_from(entry);
         }
         // Not under the lock: an interrupt need not wait for it.
@@ -94,7 +94,7 @@ impl Drop for Guard {
         };
         let state = guarded.swap_remove(index);
         end_services(&state);
-        if let Err(error) = build::undo(&state) {
+        if let Err(error) = make::undo(&state) {
             eprintln!("emp: {error:#}; `emp lab down --stale` tries again");
         }
     }
@@ -138,7 +138,7 @@ fn watch() -> anyhow::Result<()> {
             }
             for state in guarded.iter() {
                 end_services(state);
-                let _ = build::undo(state);
+                let _ = make::undo(state);
             }
             // Ends the process while we hold the list: nobody makes anything in between.
             let _ = emulate_default_handler(signal);

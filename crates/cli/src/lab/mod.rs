@@ -1,11 +1,10 @@
 //! Labs: hosts made of network namespaces, joined by virtual cables.
 //!
-//! A lab is first a [`Plan`], pure data. `build` makes it and undoes it, `state` remembers what
+//! A lab is first a [`Plan`], pure data. `make` makes it and undoes it, `state` remembers what
 //! was made, `interrupt` sees to it that nothing is left behind, `stale` to what is all the same, `enter` is the way in. For other
 //! modules: [`PrivateLab`], a lab for the life of one process.
 
 mod args;
-mod build;
 mod cable;
 mod carrier;
 mod commands;
@@ -16,6 +15,7 @@ mod inhabitants;
 mod interrupt;
 mod ip;
 mod keeper;
+mod make;
 mod mount;
 mod mpirun;
 mod offspring;

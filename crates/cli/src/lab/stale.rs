@@ -3,7 +3,7 @@
 //! Only what such a lab's own record names is touched, and of that only namespaces that are still the ones it made.
 
 use super::state::State;
-use super::{build, inhabitants};
+use super::{inhabitants, make};
 
 /// Removes them all, ends what still runs inside, and returns their names. For a process that is able to (see
 /// [`super::rootless`]).
@@ -22,7 +22,7 @@ fn remove(before: impl Fn(&State)) -> anyhow::Result<Vec<String>> {
     let mut removed = Vec::new();
     for state in State::load_all()?.into_iter().filter(State::is_stale) {
         before(&state);
-        match build::undo(&state) {
+        match make::undo(&state) {
             Ok(()) => removed.push(state.name),
             // Another process was faster.
             Err(_) if State::load(&state.name)?.is_none() => {}

@@ -316,7 +316,7 @@ mod tests {
     use super::*;
     use crate::choices::{Board, WaitMode};
     use crate::link::Fabric;
-    use crate::node::handle::Node;
+    use crate::node::running::Node;
 
     const LONG: Duration = Duration::from_secs(20);
 

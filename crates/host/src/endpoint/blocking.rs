@@ -6,7 +6,7 @@ use std::time::Duration;
 use emp_firmware::{Completion, CompletionMode, ProbeInfo, Selector, Status};
 
 use crate::endpoint::error::{Failed, Refused};
-use crate::endpoint::handle::{Address, Endpoint, SendOptions};
+use crate::endpoint::mailbox::{Address, Endpoint, SendOptions};
 use crate::endpoint::request::{Finished, SendRequest, WaitError};
 use crate::machine::clock;
 use crate::memory::buffer::{ReceiveBuffer, SendBuffer};

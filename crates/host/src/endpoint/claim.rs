@@ -3,7 +3,7 @@
 use emp_firmware::{ProbeInfo, Selector};
 
 use crate::endpoint::error::Refused;
-use crate::endpoint::handle::Endpoint;
+use crate::endpoint::mailbox::Endpoint;
 use crate::endpoint::request::ReceiveRequest;
 use crate::memory::buffer::ReceiveBuffer;
 

@@ -3,7 +3,7 @@
 pub(crate) mod blocking;
 pub(crate) mod claim;
 pub(crate) mod error;
-pub(crate) mod handle;
+pub(crate) mod mailbox;
 pub(crate) mod one_sided;
 pub(crate) mod region;
 pub(crate) mod request;

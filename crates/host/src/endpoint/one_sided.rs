@@ -9,7 +9,7 @@ use emp_firmware::{
 use emp_wire::NodeId;
 
 use crate::endpoint::error::Refused;
-use crate::endpoint::handle::Endpoint;
+use crate::endpoint::mailbox::Endpoint;
 use crate::endpoint::request::Request;
 use crate::memory::buffer::{Held, ReceiveBuffer, SendBuffer};
 use crate::memory::element::{Element, Values, bytes_of};

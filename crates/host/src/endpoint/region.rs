@@ -14,7 +14,7 @@ use emp_firmware::{RegionId, RemoteRegion, Rights, Segment};
 
 use crate::endpoint::error::{Refused, RefusedReason};
 use crate::memory::buffer::Held;
-use crate::node::handle::{Node, NodeInner};
+use crate::node::running::{Node, NodeInner};
 
 /// Most bytes that are copied while the node's lock is held: about 10 µs, so that others get their turn.
 const COPY_AT_ONCE: usize = 64 << 10;

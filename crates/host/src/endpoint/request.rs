@@ -10,7 +10,7 @@ use crate::endpoint::error::{Failed, OperationError};
 use crate::flying::slots::{Begun, SlotKey};
 use crate::machine::clock;
 use crate::memory::buffer::Held;
-use crate::node::handle::NodeInner;
+use crate::node::running::NodeInner;
 use crate::told::names;
 
 /// A send in flight.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::node::handle::{Node, NodeInner};
+use crate::node::running::{Node, NodeInner};
 use crate::told::losses::CutShort;
 
 impl Node {

@@ -17,7 +17,7 @@ use crate::links::error::BuildError;
 use crate::links::want::Want;
 use crate::machine::system;
 use crate::memory::process::ProcessMemory;
-use crate::node::handle::{Node, NodeInner};
+use crate::node::running::{Node, NodeInner};
 use crate::node::start::{NodeBuilder, system_error};
 use crate::told::journal::{Journal, Level};
 use crate::told::news::News;

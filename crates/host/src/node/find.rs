@@ -6,7 +6,7 @@ use std::time::Duration;
 use emp_firmware::LinkIndex;
 use emp_wire::{LinkAddress, NodeId};
 
-use crate::node::handle::Node;
+use crate::node::running::Node;
 use crate::told::directory::{Directory, Peer, PeerState};
 use crate::told::names;
 

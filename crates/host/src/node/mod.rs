@@ -3,5 +3,5 @@
 pub(crate) mod closing;
 pub(crate) mod elsewhere;
 pub(crate) mod find;
-pub(crate) mod handle;
+pub(crate) mod running;
 pub(crate) mod start;

@@ -21,7 +21,7 @@ use crate::links::set::{self, ChosenLink};
 use crate::machine::clock;
 use crate::machine::system;
 use crate::memory::process::ProcessMemory;
-use crate::node::handle::{Node, NodeInner};
+use crate::node::running::{Node, NodeInner};
 use crate::told::journal::{Journal, Level, Log};
 use crate::told::names;
 use crate::told::news::News;

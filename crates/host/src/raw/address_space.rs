@@ -2,7 +2,7 @@
 
 use emp_firmware::{PostError, RegionId, Rights};
 
-use crate::endpoint::handle::Endpoint;
+use crate::endpoint::mailbox::Endpoint;
 use crate::memory::guarded::{ALL, is_allowed};
 
 impl Endpoint {

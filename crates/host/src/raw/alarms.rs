@@ -3,9 +3,9 @@
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
-use crate::endpoint::handle::Endpoint;
+use crate::endpoint::mailbox::Endpoint;
 use crate::flying::alarm::Alarm;
-use crate::node::handle::Node;
+use crate::node::running::Node;
 
 impl Endpoint {
     /// Rings `alarm` whenever an operation of the raw API ends from now on, as long as the endpoint is open: whoever

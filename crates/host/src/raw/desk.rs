@@ -13,7 +13,7 @@ use emp_wire::{LinkAddress, NodeId};
 use crate::boards::seat::{MultiReceive, RawBegun};
 use crate::daemon::Left;
 use crate::flying::queues::QueueKey;
-use crate::node::handle::Node;
+use crate::node::running::Node;
 use crate::raw::messages::{RawOp, RawSend};
 
 /// All endpoints of a node that are opened by it, and one queue for what ends there. For one thread at a time.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use emp_firmware::{Completion, OpId, PostError, ReceiveDescriptor, SendDescriptor, Status};
 
 use crate::boards::seat::{MultiReceive, RawBegun};
-use crate::endpoint::handle::Endpoint;
+use crate::endpoint::mailbox::Endpoint;
 
 /// An operation of the raw API, for [`Endpoint::cancel_raw`].
 pub type RawOp = OpId;

@@ -5,7 +5,7 @@ use emp_firmware::{
     AtomicDescriptor, GetDescriptor, PostError, PutDescriptor, RegionId, Rights, Segment,
 };
 
-use crate::endpoint::handle::Endpoint;
+use crate::endpoint::mailbox::Endpoint;
 use crate::raw::messages::RawOp;
 
 impl Endpoint {

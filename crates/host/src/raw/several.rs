@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use emp_firmware::{ClaimId, Completion, ProbeInfo, Selector};
 
-use crate::endpoint::handle::Endpoint;
+use crate::endpoint::mailbox::Endpoint;
 use crate::flying::queues::QueueKey;
-use crate::node::handle::Node;
+use crate::node::running::Node;
 
 impl Endpoint {
     /// As [`poll_completions`](Self::poll_completions), for several endpoints of one node: a face may have several for

@@ -2,7 +2,7 @@
 
 use emp_firmware::{PostError, RegionId, Segment};
 
-use crate::endpoint::handle::Endpoint;
+use crate::endpoint::mailbox::Endpoint;
 use crate::memory::windows::{RedirectError, Window};
 
 impl Endpoint {

@@ -12,7 +12,7 @@ use crate::endpoint::error::{OpenError, Refused, RefusedReason};
 use crate::endpoint::request::{ReceiveRequest, Request, SendRequest, Ticket};
 use crate::flying::queues::QueueKey;
 use crate::memory::buffer::{Held, ReceiveBuffer, SendBuffer};
-use crate::node::handle::{Node, NodeInner};
+use crate::node::running::{Node, NodeInner};
 use crate::told::names;
 
 /// A mailbox of a node: messages are sent from it and received in it.

@@ -106,8 +106,8 @@ pub fn one(buffer: *const c_void, len: usize) -> [iovec; 1] {
 /// The object behind a pointer from C; ends the function with `-EINVAL` if it is null.
 macro_rules! object {
     ($pointer:expr) => {
-        // SAFETY: libfabric's rules (see `handle`); the reference is used within the call only.
-        match unsafe { $crate::handle::look($pointer) } {
+        // SAFETY: libfabric's rules (see above); the reference is used within the call only.
+        match unsafe { $crate::objects::look($pointer) } {
             Some(object) => object,
             None => return -(libc::EINVAL as i32) as _,
         }
@@ -118,8 +118,8 @@ pub(crate) use object;
 /// The object of this type behind a fid from C; ends the function with `-EINVAL` if it is none.
 macro_rules! downcast {
     ($fid:expr) => {
-        // SAFETY: libfabric's rules (see `handle`); the reference is used within the call only.
-        match unsafe { $crate::handle::down($fid.cast_const()) } {
+        // SAFETY: libfabric's rules (see above); the reference is used within the call only.
+        match unsafe { $crate::objects::down($fid.cast_const()) } {
             Some(object) => object,
             None => return -(libc::EINVAL as i32) as _,
         }
@@ -130,11 +130,11 @@ pub(crate) use downcast;
 /// A list from C; ends the function with `-EINVAL` if it is said to be longer than `$most`, or than memory can be.
 macro_rules! list {
     ($first:expr, $count:expr) => {
-        $crate::handle::list!($first, $count, usize::MAX)
+        $crate::objects::list!($first, $count, usize::MAX)
     };
     ($first:expr, $count:expr, $most:expr) => {{
-        // SAFETY: libfabric's rules (see `handle`); the slice is used within the call only.
-        match unsafe { $crate::handle::bounded($first, $count, $most) } {
+        // SAFETY: libfabric's rules (see above); the slice is used within the call only.
+        match unsafe { $crate::objects::bounded($first, $count, $most) } {
             Some(list) => list,
             None => return -(libc::EINVAL as i32) as _,
         }
@@ -145,7 +145,7 @@ pub(crate) use list;
 /// The segments of one operation from C, of whatever kind: likewise, not more than any operation can have.
 macro_rules! parts {
     ($first:expr, $count:expr) => {
-        $crate::handle::list!($first, $count, $crate::info::IOV_LIMIT)
+        $crate::objects::list!($first, $count, $crate::info::IOV_LIMIT)
     };
 }
 pub(crate) use parts;
@@ -166,7 +166,7 @@ pub unsafe fn bounded<'a, T>(first: *const T, count: usize, most: usize) -> Opti
 macro_rules! store {
     ($pointer:expr, $value:expr) => {
         if !$pointer.is_null() {
-            // SAFETY: not null, and by libfabric's rules (see `handle`) valid to be written.
+            // SAFETY: not null, and by libfabric's rules (see above) valid to be written.
             unsafe { $pointer.write($value) }
         }
     };

@@ -13,7 +13,7 @@ use anyhow::{Context, bail};
 use emp_host::PageBuffer;
 
 use super::library::Library;
-use super::port::Port;
+use super::port::{CONNECT_MS, Port};
 use crate::bail_user;
 use crate::bench::subject::memory;
 
@@ -30,8 +30,6 @@ const TEXT_BYTES: usize = 128;
 const FILTER: u32 = 0x6265_6e63;
 /// The match bits of all messages.
 const MATCH: u64 = 1;
-/// Milliseconds for connecting.
-const CONNECT_MS: u32 = 10_000;
 
 #[repr(C)]
 #[derive(Clone, Copy, Default)]

@@ -1,5 +1,9 @@
 //! What all faces' libraries are to the ping-pong.
 
+/// Milliseconds for meeting the other end. It is there, and met at once; but on a machine that others keep busy each of the two may wait for
+/// seconds until it runs.
+pub const CONNECT_MS: u32 = 20_000;
+
 /// What the ping-pong asks of a face's library: one end of a pair, with its buffers.
 pub trait Port {
     /// What the other end must know.

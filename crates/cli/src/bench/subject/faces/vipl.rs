@@ -12,7 +12,7 @@ use anyhow::{Context, bail};
 use emp_host::PageBuffer;
 
 use super::library::Library;
-use super::port::Port;
+use super::port::{CONNECT_MS, Port};
 use crate::bench::subject::memory;
 
 type Handle = *mut c_void;
@@ -22,8 +22,6 @@ const RECEIVES: usize = 64;
 const SENDS: usize = 64;
 /// Receives that are posted at least: in VIA one must be there before its message, so the next one always is.
 const POSTED_MIN: usize = 2;
-/// Milliseconds for connecting.
-const CONNECT_MS: c_ulong = 20_000;
 /// `VIP_NOT_DONE`
 const NOT_DONE: c_int = 1;
 /// `VIP_DESCRIPTOR_ERROR`
@@ -259,7 +257,7 @@ impl Port for Vipl {
         // SAFETY: both addresses have as many bytes as they say; no attributes are asked for.
         unsafe {
             let (own, other) = (self.own.as_ptr(), address.as_ptr());
-            let begun = (self.calls.request)(self.vi, own, other, CONNECT_MS);
+            let begun = (self.calls.request)(self.vi, own, other, CONNECT_MS.into());
             check("VipConnectPeerRequest", begun)?;
             check("VipConnectPeerWait", (self.calls.wait)(self.vi, std::ptr::null_mut()))
         }

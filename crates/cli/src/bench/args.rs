@@ -1,25 +1,17 @@
-//! What can be asked of `emp bench`, and what of it makes no sense.
+//! What can be asked of the patterns of `emp bench`, and what of it makes no sense.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use emp_firmware::{Integrity, Profile};
-use emp_host::Board;
 
-use super::job::{DAEMON, LinkChoice, Pattern, Spec, SubjectKind};
+use super::emp_args::EmpArgs;
+use super::job::{Pattern, Spec, SubjectKind};
 use super::measure::Effort;
-use super::named::first_of;
-use super::pair::{MTU_DEFAULT, Pair, spares_beside};
-use super::subject::Named;
-use super::{Session, cpus};
+use super::where_args::WhereArgs;
 use crate::bail_user;
-use crate::error::user_error;
 use crate::lab::Shape;
 use crate::sizes;
-
-/// Ways of waiting that `--wait` knows.
-const WAITS: [&str; 3] = ["spin", "adaptive", "sleep"];
 
 /// Slices per subject and size. Short slices, so that many of them pass without another program on the same core, and
 /// an odd number, which has a middle.
@@ -39,89 +31,6 @@ const ATOMIC_BYTES_MAX: usize = 1024;
 
 /// Seconds that `--seconds` may ask for: a day.
 const SECONDS_MAX: f64 = 86_400.0;
-
-/// Where the other end is.
-#[derive(Args, Clone, Debug)]
-pub struct WhereArgs {
-    /// The host where `emp bench listen` runs: NAME, ADDRESS, or either with :PORT.
-    #[arg(required_unless_present = "lab")]
-    pub peer: Option<String>,
-    /// Both ends here, in two network namespaces joined by a virtual cable.
-    #[arg(long, conflicts_with = "peer")]
-    pub lab: bool,
-    /// Network interface of the packet link [default: the one that leads to PEER].
-    #[arg(long, conflicts_with = "lab")]
-    pub interface: Option<String>,
-    /// Interfaces that EMP uses together, at most four, such as eth1,eth2; the first is that of --interface. Both ends need them; a lab has
-    /// emp0, emp1 and emp2.
-    #[arg(long, value_name = "INTERFACES", value_delimiter = ',', conflicts_with = "interface")]
-    pub interfaces: Vec<String>,
-    /// Other interfaces that lead to PEER, for what must not pass through EMP's XDP program on the first one: with --link xdp
-    /// the bare link takes one and TCP one. Both ends need them, in the same order; a lab has more cables for it.
-    #[arg(long, value_name = "INTERFACES", value_delimiter = ',', conflicts_with = "lab")]
-    pub spare_interface: Vec<String>,
-    /// Size of the largest packet in bytes [default: the interface's; 1500 in a lab].
-    #[arg(long)]
-    pub mtu: Option<usize>,
-}
-
-/// Frames of a collection that can be chosen: what is owed is counted in 16 bits.
-const COLLECTIONS: std::ops::RangeInclusive<u32> = 1..=65_535;
-
-/// Seconds of silence that can be chosen: many round trips, and an hour.
-const TIMEOUT_SECONDS: std::ops::RangeInclusive<f64> = 0.05..=3_600.0;
-
-/// What EMP is to be like.
-#[derive(Args, Clone, Debug)]
-pub struct EmpArgs {
-    /// The link that carries the frames.
-    #[arg(long, value_enum, default_value_t = LinkChoice::Auto)]
-    pub link: LinkChoice,
-    /// Protocol parameters: default, emp2001, openmx, vmmc2.
-    #[arg(long, default_value = "default")]
-    pub profile: String,
-    /// Frames (of openmx: messages) that one acknowledgement covers [default: the profile's].
-    #[arg(long, value_name = "FRAMES")]
-    pub collection: Option<u32>,
-    /// Seconds in which nothing is heard of the other end after which it is given up. Time in which the own interface has no carrier
-    /// does not count, up to six times as much.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
-    pub timeout: f64,
-    /// What EMP's payloads are checked by over udp: carrier (UDP's checksum, as TCP's are), end-to-end (EMP's as well).
-    #[arg(long, default_value = "carrier")]
-    pub integrity: String,
-    /// Over auto, long datagrams leave through the kernel's IP layer, as those of a process without privilege do.
-    #[arg(long)]
-    pub no_past_ip: bool,
-    /// Where the firmware runs: inline (in the caller), thread, split:io (in the caller, with the links' calls on a thread of their own), daemon
-    /// (in the service empd, over whose links it sends).
-    #[arg(long, default_value = "inline")]
-    pub board: String,
-    /// The two CPUs of a split board, such as 0,1: of the engine, and of its other thread. Of a lab's two ends the second has them the other way
-    /// round [default: in a lab four of this machine's where it has them, else both threads of an end share one, which makes them many times slower].
-    #[arg(long, value_name = "CPUS", value_delimiter = ',')]
-    pub cpus: Vec<usize>,
-    /// Leave out the guardian thread of the inline board.
-    #[arg(long)]
-    pub no_guardian: bool,
-    /// Say of each message of stream and rate that others follow, but of the last of a window: small ones share frames, and
-    /// TCP's segments.
-    #[arg(long)]
-    pub bundle: bool,
-    /// Part of EMP's frames that each end loses on purpose, such as 0.01.
-    #[arg(long, default_value_t = 0.0, value_name = "P")]
-    pub loss: f64,
-    /// Other faults of EMP's frames, such as drop:1%,reorder:5%@4,duplicate:1%,corrupt:0.1%,delay:1%@50us..1ms.
-    #[arg(long, default_value = "", hide_default_value = true, value_name = "PLAN")]
-    pub faults: String,
-    /// How EMP waits: spin, adaptive (spins as long as recent waits make it worth while, then sleeps), sleep
-    /// [default: spin; adaptive with board thread].
-    #[arg(long)]
-    pub wait: Option<String>,
-    /// Seed of loss, faults and other random choices.
-    #[arg(long, default_value_t = 1)]
-    pub seed: u64,
-}
 
 /// Options of the patterns that are measured.
 #[derive(Args, Clone, Debug)]
@@ -209,108 +118,6 @@ pub struct BarsArgs {
     /// Write the figures to a file, for programs.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-}
-
-impl WhereArgs {
-    /// Does work with the other end's address, in a lab of its own if that was asked for, with services on its hosts if those are needed.
-    pub fn with_peer<T: Send>(
-        &self,
-        services: bool,
-        work: impl FnOnce(&str) -> anyhow::Result<T> + Send,
-    ) -> anyhow::Result<T> {
-        match &self.peer {
-            Some(peer) if !self.lab => work(peer),
-            _ => Pair::with_spares(self.mtu.unwrap_or(MTU_DEFAULT), &self.interfaces, services)?
-                .run(work),
-        }
-    }
-
-    /// Opens a session with that other end. A lab's interfaces have the MTU that was asked for already.
-    pub fn open(&self, peer: &str, specs: Vec<Spec>) -> anyhow::Result<Session> {
-        let mtu = if self.lab { None } else { self.mtu };
-        let spares = match self.lab {
-            true => spares_beside(&self.interfaces),
-            false => self.spare_interface.clone(),
-        };
-        let (first, together) = first_of(&self.interface, &self.interfaces)?;
-        Session::open(peer, specs, &Named { first, together, spares }, mtu)
-    }
-
-    /// Does work in one session.
-    pub fn with_session<T: Send>(
-        &self,
-        mut specs: Vec<Spec>,
-        work: impl FnOnce(&mut Session) -> anyhow::Result<T> + Send,
-    ) -> anyhow::Result<T> {
-        // Here this process is not on one of them yet.
-        let usable = if self.lab { cpus::usable_cpus() } else { Vec::new() };
-        for spec in &mut specs {
-            spec.cpus = spec.cpus.or_else(|| cpus::apart(&spec.board, &usable));
-        }
-        let services = specs.iter().any(Spec::needs_service);
-        self.with_peer(services, |peer| work(&mut self.open(peer, specs)?))
-    }
-}
-
-impl EmpArgs {
-    /// EMP as asked for.
-    pub fn spec(&self) -> anyhow::Result<Spec> {
-        if Profile::by_name(&self.profile).is_none() {
-            let known: Vec<_> = Profile::ALL.iter().map(|profile| profile.name).collect();
-            bail_user!("there is no profile {}; there are {}", self.profile, known.join(", "));
-        }
-        if let Some(frames) = self.collection.filter(|frames| !COLLECTIONS.contains(frames)) {
-            let (least, most) = (COLLECTIONS.start(), COLLECTIONS.end());
-            bail_user!("a collection of {frames} frames is not possible; choose {least} to {most}");
-        }
-        if !Integrity::ALL.iter().any(|(name, _)| *name == self.integrity) {
-            let known = Integrity::ALL.map(|(name, _)| name);
-            bail_user!("there is no integrity {}; there are {}", self.integrity, known.join(", "));
-        }
-        Board::named(&self.board).map_err(user_error)?;
-        let cpus = cpus::check(&self.cpus, &self.board)?;
-        if !(0.0..1.0).contains(&self.loss) {
-            bail_user!(
-                "a loss of {} is not possible; choose 0 to 0.99, 0.01 is one frame in a hundred",
-                self.loss
-            );
-        }
-        if !TIMEOUT_SECONDS.contains(&self.timeout) {
-            let (least, most) = (TIMEOUT_SECONDS.start(), TIMEOUT_SECONDS.end());
-            bail_user!(
-                "a timeout of {} is not possible; choose {least} to {most} seconds",
-                self.timeout
-            );
-        }
-        if let Some(wait) = self.wait.as_ref().filter(|wait| !WAITS.contains(&wait.as_str())) {
-            bail_user!("there is no way of waiting called {wait}; there are {}", WAITS.join(", "));
-        }
-        let link = match self.link {
-            LinkChoice::Auto if self.board == DAEMON => LinkChoice::Empd,
-            link if self.board == DAEMON && link != LinkChoice::Empd => {
-                bail_user!("--link {link}: an engine in empd has the service's links")
-            }
-            link => link,
-        };
-        let spec = Spec {
-            profile: self.profile.clone(),
-            collection: self.collection,
-            timeout_ms: (self.timeout * 1e3) as u64,
-            integrity: self.integrity.clone(),
-            no_past_ip: self.no_past_ip,
-            board: self.board.clone(),
-            cpus,
-            guardian: !self.no_guardian,
-            bundle: self.bundle,
-            wait: self.wait.clone(),
-            loss: self.loss,
-            faults: self.faults.clone(),
-            seed: self.seed,
-            ..Spec::emp(link)
-        };
-        spec.fault_plan()?;
-        Ok(spec)
-    }
 }
 
 /// The faces of these names; `host` is EMP itself, `all` all of them.
@@ -440,6 +247,7 @@ pub fn command_line() -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::job::LinkChoice;
     use super::*;
     use crate::error::UserError;
     use clap::Parser;

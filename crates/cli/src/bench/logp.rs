@@ -9,15 +9,17 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::args::{EmpArgs, WhereArgs, command_line, effort};
+use super::args::{command_line, effort};
 use super::calls::{Play, Script, Tally};
 use super::congestion;
+use super::emp_args::EmpArgs;
 use super::environment::{Environment, load, note_conditions};
 use super::job::SubjectKind;
 use super::measure::Effort;
 use super::results::write_json;
 use super::session::Session;
 use super::stats;
+use super::where_args::WhereArgs;
 use crate::bail_user;
 use crate::error::print;
 use crate::measured::LogpRow as Row;

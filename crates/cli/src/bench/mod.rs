@@ -10,6 +10,7 @@ mod calls;
 mod congestion;
 mod control;
 mod cpus;
+mod emp_args;
 mod environment;
 mod job;
 mod lifeline;
@@ -34,6 +35,7 @@ mod verified;
 mod verify;
 mod verify_pairs;
 mod verify_run;
+mod where_args;
 mod work;
 
 pub use cpus::{apart, usable_cpus};

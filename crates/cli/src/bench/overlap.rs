@@ -9,7 +9,7 @@ use std::time::Duration;
 use emp_host::Board;
 use serde::Serialize;
 
-use super::args::{WhereArgs, command_line, effort};
+use super::args::{command_line, effort};
 use super::calls::{Play, Script, Tally};
 use super::congestion;
 use super::environment::{Environment, load, note_conditions};
@@ -18,6 +18,7 @@ use super::measure::Effort;
 use super::results::write_json;
 use super::session::Session;
 use super::stats;
+use super::where_args::WhereArgs;
 use crate::bail_user;
 use crate::error::{print, user_error};
 use crate::measured::OverlapRow as Row;

@@ -7,8 +7,6 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde::Serialize;
-
 use super::args::{command_line, effort};
 use super::calls::{Play, Script, Tally};
 use super::congestion;
@@ -16,7 +14,7 @@ use super::emp_args::EmpArgs;
 use super::environment::{Environment, load, note_conditions};
 use super::job::SubjectKind;
 use super::measure::Effort;
-use super::results::write_json;
+use super::results::{Run, write_json};
 use super::session::Session;
 use super::stats;
 use super::where_args::WhereArgs;
@@ -73,13 +71,6 @@ pub struct Args {
     /// Write the figures to a file, for programs.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-}
-
-#[derive(Serialize)]
-struct Run {
-    environment: Environment,
-    command: String,
-    results: Vec<Row>,
 }
 
 /// Runs `emp bench logp`.

@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use emp_host::Board;
-use serde::Serialize;
 
 use super::args::{command_line, effort};
 use super::calls::{Play, Script, Tally};
@@ -15,7 +14,7 @@ use super::congestion;
 use super::environment::{Environment, load, note_conditions};
 use super::job::{LinkChoice, Spec, SubjectKind};
 use super::measure::Effort;
-use super::results::write_json;
+use super::results::{Run, write_json};
 use super::session::Session;
 use super::stats;
 use super::where_args::WhereArgs;
@@ -80,13 +79,6 @@ pub struct Args {
     /// Write the figures to a file, for programs.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-}
-
-#[derive(Serialize)]
-struct Run {
-    environment: Environment,
-    command: String,
-    results: Vec<Row>,
 }
 
 /// Runs `emp bench overlap`.

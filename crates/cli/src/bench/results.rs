@@ -27,6 +27,17 @@ pub struct Results {
     pub bars: Vec<Verdict>,
 }
 
+/// A whole run of what has rows of its own.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Run<R> {
+    /// Where it was measured.
+    pub environment: Environment,
+    /// The command line.
+    pub command: String,
+    /// The figures.
+    pub results: Vec<R>,
+}
+
 impl Row {
     /// The medians of a series.
     pub fn of(session: &Session, series: &Series) -> Self {

@@ -407,16 +407,7 @@ mod tests {
     #[test]
     fn launchers_get_their_own_words() {
         let job = |family, version: &str| {
-            let mpi = Mpi {
-                family,
-                version: version.to_owned(),
-                launcher: "/usr/bin/mpirun".into(),
-                compiler: None,
-                libfabric: Some("/usr/lib/libfabric.so.1".into()),
-                module: None,
-                ucx: true,
-                parameter_file: None,
-            };
+            let mpi = Mpi::example(family, version);
             let settings = Settings::new(&mpi, Transport::Emp, Path::new("/p"));
             let places = [("emp-a".to_owned(), 2), ("emp-b".to_owned(), 1)];
             let program = ["prog".into(), "-x".into()];

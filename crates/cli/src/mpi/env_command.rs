@@ -120,18 +120,8 @@ mod tests {
 
     #[test]
     fn shells_get_what_is_shared_once_and_quoted() {
-        let mpi = |family| Mpi {
-            family,
-            version: "4.1.4".to_owned(),
-            launcher: "/usr/bin/mpirun".into(),
-            compiler: None,
-            libfabric: Some("/usr/lib/libfabric.so.1".into()),
-            module: None,
-            ucx: true,
-            parameter_file: None,
-        };
         let all = [Family::OpenMpi, Family::Mpich].map(|family| {
-            let mpi = mpi(family);
+            let mpi = Mpi::example(family, "4.1.4");
             let settings = Settings::new(&mpi, Transport::Emp, "/it's".as_ref());
             (mpi, settings)
         });

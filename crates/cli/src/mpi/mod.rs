@@ -83,3 +83,20 @@ impl Mpi {
         format!("{} {}", self.family, self.version)
     }
 }
+
+#[cfg(test)]
+impl Mpi {
+    /// One to try things with.
+    pub fn example(family: Family, version: &str) -> Self {
+        Self {
+            family,
+            version: version.to_owned(),
+            launcher: "/usr/bin/mpirun".into(),
+            compiler: None,
+            libfabric: Some("/usr/lib/libfabric.so.1".into()),
+            module: None,
+            ucx: true,
+            parameter_file: None,
+        }
+    }
+}

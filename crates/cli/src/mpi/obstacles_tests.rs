@@ -3,16 +3,7 @@
 use super::*;
 
 fn mpi(family: Family) -> Mpi {
-    Mpi {
-        family,
-        version: "4.1.4".to_owned(),
-        launcher: "/usr/bin/mpirun".into(),
-        compiler: None,
-        libfabric: None,
-        module: None,
-        ucx: true,
-        parameter_file: None,
-    }
+    Mpi { libfabric: None, ..Mpi::example(family, "4.1.4") }
 }
 
 const DEBIAN: &str = "# comment\nbtl = ^uct,openib,ofi\nmtl = ^ofi\npml = ^ucx\n";

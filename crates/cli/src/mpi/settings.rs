@@ -138,21 +138,8 @@ impl Settings {
 mod tests {
     use super::*;
 
-    fn mpi(family: Family, version: &str) -> Mpi {
-        Mpi {
-            family,
-            version: version.to_owned(),
-            launcher: "/usr/bin/mpirun".into(),
-            compiler: None,
-            libfabric: Some("/usr/lib/libfabric.so.1".into()),
-            module: None,
-            ucx: true,
-            parameter_file: None,
-        }
-    }
-
     fn lines(family: Family, version: &str, transport: Transport) -> Vec<String> {
-        let settings = Settings::new(&mpi(family, version), transport, Path::new("/p"));
+        let settings = Settings::new(&Mpi::example(family, version), transport, Path::new("/p"));
         settings.variables.iter().map(|(name, value)| format!("{name}={value}")).collect()
     }
 

@@ -1,8 +1,5 @@
 //! The figures: goodput, fairness, drops, and the tail of the ping-pong.
 
-use serde::{Deserialize, Serialize};
-
-use super::super::environment::Environment;
 use super::crew::Measured;
 use super::order::SubjectName;
 use crate::lab::Ports;
@@ -10,17 +7,6 @@ pub use crate::measured::ShareRow as Row;
 
 /// The part of the round trips that are shorter than the one that is told.
 const TAIL: f64 = 0.99;
-
-/// A whole run.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Results {
-    /// Where it was measured.
-    pub environment: Environment,
-    /// The command line.
-    pub command: String,
-    /// The figures.
-    pub results: Vec<Row>,
-}
 
 /// The figures of a measurement.
 pub fn outcome(

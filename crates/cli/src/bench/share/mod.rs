@@ -18,14 +18,14 @@ use std::time::Duration;
 use anyhow::bail;
 
 use self::crew::{Crew, Phases};
-use self::fairness::{Results, outcome};
+use self::fairness::outcome;
 use self::order::Order;
 use super::args::{check_seconds, command_line};
 use super::congestion;
 use super::environment::{Environment, load, note_conditions};
 use super::job::LinkChoice;
 use super::pair::MTU_DEFAULT;
-use super::results::write_json;
+use super::results::{Run, write_json};
 use crate::bail_user;
 use crate::error::print;
 use crate::lab::{Plan, Ports, PrivateLab, QUEUE_DEFAULT, Topology};
@@ -142,15 +142,15 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     drop((progress, lab));
     let environment = Environment::of_lab(args.mtu, load);
-    let results = Results { environment, command: command_line(), results: rows };
-    print(&page::table(&results.results))?;
+    let run = Run { environment, command: command_line(), results: rows };
+    print(&page::table(&run.results))?;
     note_conditions(load);
     if let Some(path) = &args.json {
-        write_json(path, &results)?;
+        write_json(path, &run)?;
     }
     if let Some(path) = &args.svg {
         let title = format!("{} a port, {} queue", args.port_rate, args.port_queue);
-        page::write(path, &title, &results.results)?;
+        page::write(path, &title, &run.results)?;
     }
     if failures > 0 {
         bail!("{failures} of {} measurements failed", tasks.len());

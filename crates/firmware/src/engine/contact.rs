@@ -385,7 +385,7 @@ impl Firmware {
         // Each search adds a hello per link and hint; those that find the queue full are first next time.
         while self.routes.has_room() {
             let Some(due) = self.routes.searches.pop_due(now) else { return };
-            let DueSearch { peer, since, asked } = due;
+            let DueSearch { peer, since, asked, .. } = due;
             let watched = self.watched.binary_search_by_key(&peer, |(watched, _)| *watched);
             let wanted = self.send.is_active(peer) || self.receive.fetches_from(peer);
             if !wanted && watched.is_err() {
@@ -395,6 +395,7 @@ impl Firmware {
             let unknown = self.peers[peer].remote_epoch == Epoch::UNKNOWN;
             if unknown && now.since(since) > self.search_patience() {
                 self.give_up(now, peer, Status::NotFound);
+                self.routes.searches.fail(now, &due);
                 continue;
             }
             if unknown && self.peers[peer].has(mark::LOST) {

@@ -1,11 +1,11 @@
 //! Which nodes are being looked for: found by peer and by time without a walk, as a job of hundreds of ranks looks for all of them at
 //! once.
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeSet, VecDeque};
 
 use hashbrown::HashMap;
 
-use crate::limits::DISCOVERIES_MAX;
+use crate::limits::{DISCOVERIES_MAX, push_bounded};
 use crate::time::{Span, Time};
 
 /// First and longest interval between hellos of one search: a LAN answers within the first; the longest bounds both the
@@ -21,7 +21,15 @@ const SEARCH_INTERVAL_LATER: Span = Span::ms(400);
 /// Searches for which memory is kept while there are none: what a node looks for once a job runs.
 const SEARCHES_USUAL: usize = 16;
 
+/// A search that begins so soon after one that found nobody goes on where that one was: a program that tries again and again asks everyone
+/// no more often than one that goes on trying. Longer than any interval, so that nothing is gained by giving up early.
+const REMEMBERED: Span = Span::ms(10_000);
+
+/// Searches without an answer that are remembered: more than one program tries anew in [`REMEMBERED`], few enough to be looked through.
+const FAILED_MAX: usize = 64;
+
 /// A node that is being looked for.
+#[derive(Clone, Copy)]
 struct Search {
     since: Time,
     next: Time,
@@ -37,6 +45,8 @@ pub(crate) struct DueSearch {
     pub(crate) since: Time,
     /// Times that it was asked for before.
     pub(crate) asked: u32,
+    /// How it goes on.
+    search: Search,
 }
 
 /// All searches.
@@ -45,6 +55,8 @@ pub(crate) struct Searches {
     by_peer: HashMap<u32, Search>,
     /// When each asks next.
     due: BTreeSet<(Time, u32)>,
+    /// Those that found nobody, with when they ended, the last one last.
+    failed: VecDeque<(Time, u32, Search)>,
 }
 
 impl Searches {
@@ -56,13 +68,33 @@ impl Searches {
         if self.by_peer.len() >= DISCOVERIES_MAX {
             return false;
         }
-        let search = Search { since: now, next: now, interval: SEARCH_INTERVAL.0, asked: 0 };
+        let new = Search { since: now, next: now, interval: SEARCH_INTERVAL.0, asked: 0 };
+        let search = self.take_failed(now, peer).map_or(new, |failed| {
+            let next = failed.next.max(now);
+            // It lasts from its first question on, however late that is.
+            Search { since: next, next, ..failed }
+        });
         self.by_peer.insert(peer, search);
-        self.due.insert((now, peer));
+        self.due.insert((search.next, peer));
         true
     }
 
+    /// The search for a peer that found nobody not long ago.
+    fn take_failed(&mut self, now: Time, peer: u32) -> Option<Search> {
+        self.failed.retain(|(ended, ..)| now.since(*ended) < REMEMBERED);
+        let at = self.failed.iter().position(|(_, whose, _)| *whose == peer)?;
+        self.failed.remove(at).map(|(.., search)| search)
+    }
+
+    /// Nobody has answered: the search ends, and is remembered for a while.
+    pub(crate) fn fail(&mut self, now: Time, due: &DueSearch) {
+        self.stop(due.peer);
+        push_bounded(&mut self.failed, (now, due.peer, due.search), FAILED_MAX);
+    }
+
+    /// Ends a search, and forgets that one for this peer found nobody.
     pub(crate) fn stop(&mut self, peer: u32) {
+        self.failed.retain(|(_, whose, _)| *whose != peer);
         if let Some(search) = self.by_peer.remove(&peer) {
             self.due.remove(&(search.next, peer));
         }
@@ -109,7 +141,7 @@ impl Searches {
         search.interval = Span(search.interval.0 * 2).min(most);
         search.asked += 1;
         self.due.insert((search.next, peer));
-        Some(DueSearch { peer, since, asked })
+        Some(DueSearch { peer, since, asked, search: *search })
     }
 }
 
@@ -143,5 +175,46 @@ mod tests {
             searches.stop(peer);
         }
         assert_eq!(searches.next_deadline(), None);
+    }
+
+    #[test]
+    fn a_search_after_one_that_found_nobody_goes_on_where_that_was() {
+        let mut searches = Searches::default();
+        let (mut now, mut asked) = (Time(0), 0);
+        // A program that gives up after 20 ms, waits for 1 ms and tries again, for two seconds.
+        while now < Time(2_000_000_000) {
+            assert!(searches.begin(now, 7));
+            let first = searches.next_deadline().expect("it asks");
+            assert!(first.since(now) <= SEARCH_INTERVAL.1);
+            let mut last = searches.pop_due(first).expect("due");
+            assert_eq!(last.since, first, "its time counts from its first question");
+            now = first + Span::ms(20);
+            asked += 1;
+            while let Some(due) = searches.pop_due(now) {
+                (last, asked) = (due, asked + 1);
+            }
+            searches.fail(now, &last);
+            now = now + Span::ms(1);
+        }
+        assert!((10..40).contains(&asked), "asked {asked} times, and not some hundreds");
+        assert!(searches.begin(now + REMEMBERED, 7), "long ago: anew");
+        assert_eq!(searches.asked(7), Some(0));
+    }
+
+    #[test]
+    fn few_searches_that_found_nobody_are_remembered_and_none_of_who_was_found() {
+        let mut searches = Searches::default();
+        let fail = |searches: &mut Searches, peer| {
+            assert!(searches.begin(Time(0), peer));
+            let due = searches.pop_due(Time(0)).expect("due");
+            searches.fail(Time(0), &due);
+        };
+        fail(&mut searches, 7);
+        assert!(searches.begin(Time(0), 7) && searches.asked(7) == Some(1));
+        searches.stop(7);
+        assert!(searches.begin(Time(0), 7) && searches.asked(7) == Some(0), "it was found");
+        searches.stop(7);
+        (0..FAILED_MAX as u32 + 100).for_each(|peer| fail(&mut searches, peer));
+        assert_eq!(searches.failed.len(), FAILED_MAX);
     }
 }

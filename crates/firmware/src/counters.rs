@@ -1,4 +1,4 @@
-//! What the firmware counts. Every frame that is dropped has a reason, and every reason a counter (DESIGN section 8).
+//! What the firmware counts. Every frame that is dropped has a reason, and every reason a counter.
 
 use emp_wire::Reason;
 

@@ -1,4 +1,4 @@
-//! The protocol engine of EMP: a pure state machine (DESIGN section 4).
+//! The protocol engine of EMP: a pure state machine (decision 44 has its rooms).
 //!
 //! Time and randomness are arguments; host memory is behind a trait; frames come in as bytes and go out as a batch.
 //! So the same code runs under a thread, in a simulator with virtual time, and on a simulated network card.

@@ -1,4 +1,4 @@
-//! Profiles: named sets of protocol parameters (DESIGN section 4). They are data; no code asks which profile runs.
+//! Profiles: named sets of protocol parameters. They are data; no code asks which profile runs.
 
 use alloc::collections::BTreeMap;
 

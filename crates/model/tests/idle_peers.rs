@@ -1,4 +1,4 @@
-//! Idle peers cost at most 256 bytes each (DESIGN section 8; E48, E50): one node exchanges a message with 100,000 others,
+//! Idle peers cost at most 256 bytes each (E48, E50): one node exchanges a message with 100,000 others,
 //! which all go quiet, and its share of the heap is weighed.
 
 #[path = "all/support/mod.rs"]

@@ -54,7 +54,8 @@ fn service() -> Finding {
     match ask(&path) {
         Ok(welcome) => {
             let lends = if welcome.lends {
-                "lends this user raw sockets, by which any frame can be sent (docs/guide/trust.md)"
+                "lends this user raw sockets: who has one may keep it, send any frame by it, and have the \
+                 interface take up all frames (docs/guide/trust.md)"
             } else {
                 "lends this user no sockets"
             };

@@ -107,7 +107,7 @@ fn settings(mpi: &Mpi, over: Transport, interfaces: &[String]) -> anyhow::Result
         Transport::Emp => mpi::provider_directory()?,
         _ => PathBuf::new(),
     };
-    Ok(Settings::on(mpi, over, &provider, interfaces))
+    Ok(Settings::on(mpi, over, &provider, interfaces).handing_on(mpi, mpi::names_set()))
 }
 
 /// Each is one of some host, and there are no more than a node uses.

@@ -44,7 +44,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     let provider = provider::directory()?;
     let settings = |mpi: &Mpi| match mpi.libfabric {
-        Some(_) => Settings::new(mpi, Transport::Emp, &provider),
+        Some(_) => {
+            Settings::new(mpi, Transport::Emp, &provider).handing_on(mpi, super::names_set())
+        }
         None => Settings::default(),
     };
     let all: Vec<(Mpi, Settings)> =
@@ -52,7 +54,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     print(&match (args.json, args.shell) {
         (true, _) => json(&all)?,
         (_, true) => shell(&all)?,
-        _ => text(&all),
+        _ => text(&all) + &service_hint(),
     })
 }
 
@@ -68,6 +70,28 @@ fn json(all: &[(Mpi, Settings)]) -> anyhow::Result<String> {
 /// Told with the environment, as a comment where that is for a shell. (Last there: whoever forgets the quotes around what
 /// the shell evaluates makes one line of all.)
 const HINT: &str = "FI_LOG_LEVEL=warn has libfabric say why it does not take EMP";
+
+/// What ranks without privilege have of this host's service, if there is one.
+fn service_hint() -> String {
+    let path = emp_link::service::socket_path();
+    let welcome = path.exists().then(|| emp_link::service::ask(&path).ok()).flatten();
+    welcome.map_or_else(String::new, |welcome| by_service(welcome.lends, welcome.attaches))
+}
+
+fn by_service(lends: bool, attaches: bool) -> String {
+    let mut text = "\nempd, this host's service, for ranks without privilege:\n".to_owned();
+    if lends {
+        text += "  lends this user raw sockets: taken without a setting\n";
+    }
+    if attaches {
+        text += "  FI_EMP_LINK=empd      it carries the ranks' frames (without a setting, too, beside udp)\n";
+        text += "  FI_EMP_BOARD=daemon   it runs the ranks' engines: messages move while the program computes\n";
+    }
+    if !lends && !attaches {
+        text += "  nothing for this user\n";
+    }
+    text
+}
 
 /// All MPIs at once: each reads its own variables, and what they share is the same for all.
 fn shell(all: &[(Mpi, Settings)]) -> anyhow::Result<String> {
@@ -117,6 +141,14 @@ fn text(all: &[(Mpi, Settings)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_service_is_said_with_what_it_gives() {
+        assert!(by_service(false, true).contains("FI_EMP_BOARD=daemon"));
+        let lent = by_service(true, false);
+        assert!(lent.contains("raw sockets") && !lent.contains("FI_EMP"), "{lent}");
+        assert!(by_service(false, false).contains("nothing for this user"));
+    }
 
     #[test]
     fn shells_get_what_is_shared_once_and_quoted() {

@@ -21,7 +21,7 @@ pub use linked::mismatch;
 pub use obstacles::{inspect as findings, program as findings_of};
 pub use probe::{Args as ProbeArgs, run as run_probe};
 pub use provider::{LIBRARIES, directory as provider_directory, file as provider_file};
-pub use settings::{Settings, Transport};
+pub use settings::{Settings, Transport, names_set};
 
 use std::fmt;
 use std::path::PathBuf;

@@ -1,8 +1,18 @@
 //! The environment that makes an MPI take EMP, and those that make it take TCP, to compare.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::{Family, Mpi};
+
+/// The parameter of Open MPI that names the variables which ranks on other hosts get.
+const ENV_LIST: &str = "OMPI_MCA_mca_base_env_list";
+
+/// What EMP's own variables begin with.
+const PREFIXES: [&str; 2] = ["FI_EMP_", "EMP_"];
+
+/// Those that say something of the host on which a job is started, and of no other.
+const OF_LAUNCHERS: [&str; 2] = ["EMP_LAB", "EMP_MPI_PATH"];
 
 /// What carries the messages between hosts.
 #[derive(
@@ -40,6 +50,11 @@ impl Transport {
             Self::Ucx => mpi.ucx,
         }
     }
+}
+
+/// Names of the variables that are set for this process.
+pub fn names_set() -> impl Iterator<Item = String> {
+    std::env::vars_os().filter_map(|(name, _)| name.into_string().ok())
 }
 
 /// Variables to set. Launchers hand them on to the ranks: hydra does so with all, Open MPI with its own and with those
@@ -83,6 +98,24 @@ impl Settings {
             Family::Intel => settings.set("I_MPI_FABRICS", "shm:ofi"),
         }
         settings
+    }
+
+    /// The same, with what the user has set of EMP's own variables: Open MPI hands nothing on that its list does not name, so a choice
+    /// made where the job starts would not hold on other hosts.
+    pub fn handing_on(mut self, mpi: &Mpi, set: impl IntoIterator<Item = String>) -> Self {
+        if mpi.family != Family::OpenMpi {
+            return self;
+        }
+        let listed = |(name, _): &&mut (String, String)| name == ENV_LIST;
+        let Some((_, list)) = self.variables.iter_mut().find(listed) else { return self };
+        let known: Vec<&str> = list.split(';').collect();
+        let own = |name: &String| {
+            let is_own = PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+            is_own && !OF_LAUNCHERS.contains(&&**name) && !known.contains(&&**name)
+        };
+        let more: BTreeSet<String> = set.into_iter().filter(own).collect();
+        *list = known.into_iter().map(str::to_owned).chain(more).collect::<Vec<_>>().join(";");
+        self
     }
 
     fn set(&mut self, name: &str, value: impl Into<String>) {
@@ -129,7 +162,7 @@ impl Settings {
             self.set("OMPI_MCA_osc", "^ucx");
         }
         if !handed_on.is_empty() {
-            self.set("OMPI_MCA_mca_base_env_list", handed_on.join(";"));
+            self.set(ENV_LIST, handed_on.join(";"));
         }
     }
 }
@@ -168,6 +201,23 @@ mod tests {
             let later = lines(Family::OpenMpi, "5.0.11", transport);
             assert!(later.contains(&"OMPI_MCA_osc=^ucx".to_owned()), "{later:?}");
         }
+    }
+
+    #[test]
+    fn what_the_user_has_chosen_goes_to_the_ranks_of_other_hosts() {
+        let set = ["PATH", "FI_EMP_LINK", "EMP_SERVICE", "EMP_LAB", "FI_EMP_LINK", "FI_PROVIDER"];
+        let on = |family, transport| {
+            let mpi = mpi(family, "4.1.4");
+            let settings = Settings::new(&mpi, transport, Path::new("/p"));
+            settings.handing_on(&mpi, set.map(str::to_owned)).variables
+        };
+        let list = |variables: Vec<(String, String)>| {
+            variables.into_iter().find(|(name, _)| name == ENV_LIST).map(|(_, list)| list)
+        };
+        let emp = list(on(Family::OpenMpi, Transport::Emp));
+        assert_eq!(emp.as_deref(), Some("FI_PROVIDER_PATH;FI_PROVIDER;EMP_SERVICE;FI_EMP_LINK"));
+        assert_eq!(list(on(Family::OpenMpi, Transport::Tcp)), None);
+        assert_eq!(list(on(Family::Mpich, Transport::Emp)), None, "hydra hands all on");
     }
 
     #[test]

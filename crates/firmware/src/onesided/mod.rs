@@ -1,4 +1,4 @@
-//! One-sided operations as a host posts them: exported regions, put, get, atomics (DESIGN section 4; V8, V29).
+//! One-sided operations as a host posts them: exported regions, put, get, atomics (V8, V29).
 
 pub(crate) mod arithmetic;
 

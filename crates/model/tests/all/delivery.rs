@@ -1,4 +1,4 @@
-//! Delivery between two nodes: repair of losses, acknowledgements, order (DESIGN section 4; V9–V22, E24–E33).
+//! Delivery between two nodes: repair of losses, acknowledgements, order (V9–V22, E24–E33).
 
 use crate::support::{acquainted, acquainted_setup, count, finish, lose_first, sent, wait};
 use emp_firmware::{Counter, Profile, RetransmitUnit, Span};

@@ -1,5 +1,5 @@
 //! Frames that no honest node sends, with right checksums: each is dropped for a reason that is counted, and nothing else
-//! happens (DESIGN section 8; DROP-1).
+//! happens (DROP-1).
 
 use crate::support::forger::{Forger, body};
 use crate::support::{acquainted, count, finish, wait};

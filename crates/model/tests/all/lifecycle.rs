@@ -1,4 +1,4 @@
-//! Nodes that vanish, come back, move and say goodbye (DESIGN sections 4 and 7; V5–V7, V26–V29).
+//! Nodes that vanish, come back, move and say goodbye (V5–V7, V26–V29).
 
 use crate::support::{acquainted, acquainted_setup, finish, sent, settle, wait};
 use emp_firmware::{NodeEvent, Profile, Span, Status};

@@ -1,4 +1,4 @@
-//! Every resource is bounded, and at its bound nothing is lost and nothing hangs (DESIGN section 8; V16, V17, O26).
+//! Every resource is bounded, and at its bound nothing is lost and nothing hangs (V16, V17, O26).
 
 use crate::support::{acquainted, count, finish, sent, settle, wait};
 use emp_firmware::limits::{POOL_BYTES, POOL_SLOT_BYTES};

@@ -1,4 +1,4 @@
-//! Messages as applications see them: matching, order, probes, cancels, truncation, completion (DESIGN section 4).
+//! Messages as applications see them: matching, order, probes, cancels, truncation, completion.
 
 use crate::support::{acquainted, acquainted_setup, finish, lose_first, sent, settle, wait};
 use emp_firmware::{CompletionMode, PostError, Profile, Segment, SegmentList, Span, Status};

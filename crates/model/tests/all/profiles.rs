@@ -1,4 +1,4 @@
-//! What the profiles promise, counted on the wire (DESIGN section 4, table; the papers' numbers in brackets).
+//! What the profiles promise, counted on the wire (the papers' numbers in brackets).
 
 use crate::support::{acquainted, count, finish, lose_first, sent, settle, wait};
 use emp_firmware::{AckTrigger, Counter, Profile, Span};

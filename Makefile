@@ -20,7 +20,7 @@ all: deps
 demo: all
 	$(BUILT)/emp demo
 
-## Lint, loom, tests, two fuzz targets for half a minute each, 1,000 new seeds of the simulator and the same 200 of worlds with relays, a part of the MPI programs: under half an hour on two
+## Lint, loom, tests, three fuzz targets for 20 s each, 1,000 new seeds of the simulator and the same 200 of worlds with relays, a part of the MPI programs: under half an hour on two
 ## cores. What it leaves out: test-mpi-empd, test-mpi-full, test-mpi-endurance, test-libfabric, test-fabtests,
 ## test-cards, test-packages, test-dissector, mutants.
 test: requirements deps browser lint loom fuzz
@@ -87,11 +87,12 @@ test-cards: deps-cards
 	$(CARGO) build -p emp-cli --locked
 	tests/cards/run --built $(TESTED) $(CARDS)
 
-## Both fuzz targets for FUZZ_SECONDS each, from the committed seeds on: see fuzz/README.md.
-FUZZ_SECONDS ?= 30
+## The fuzz targets for FUZZ_SECONDS each, from the committed seeds on: see fuzz/README.md.
+FUZZ_SECONDS ?= 20
 fuzz: deps
 	fuzz/run parse -max_total_time=$(FUZZ_SECONDS) -max_len=300
 	fuzz/run firmware -max_total_time=$(FUZZ_SECONDS) -max_len=2048 -len_control=0
+	fuzz/run service -max_total_time=$(FUZZ_SECONDS) -max_len=2048 -len_control=0
 
 ## Which changes of the frame formats and the engine no test notices, by cargo-mutants: all of the formats', of the engine's the part
 ## MUTANTS_SHARD; or what cargo-mutants' own options choose: make mutants MUTANTS="--file crates/firmware/src/send/window.rs". Lists

@@ -120,7 +120,13 @@ fn wrong_places(lab: &Lab) {
             let said = mistake(&mut at(place, &["bench", "verify", "emp-b", "--link", link]));
             assert!(said.contains(&place.display().to_string()), "{link}: {said}");
         }
-        let said = mistake(&mut at(place, &["bench", "board", "--interface", "emp0"]));
+        for seam in [&[][..], &["--engine"]] {
+            let asked = [&["bench", "board", "--interface", "emp0"], seam].concat();
+            let said = mistake(&mut at(place, &asked));
+            assert!(said.contains(&place.display().to_string()), "{said}");
+        }
+        let asked = ["bench", "verify", "emp-b", "--board", "daemon"];
+        let said = mistake(&mut at(place, &asked));
         assert!(said.contains(&place.display().to_string()), "{said}");
         succeed(&mut at(place, &["bench", "verify", "emp-b", "--seconds", "0.3"]));
     }

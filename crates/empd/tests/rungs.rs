@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{PATIENCE, Service, become_nobody, place};
-use emp_host::{AutoLinks, Node};
+use emp_host::{AutoLinks, Board, Node};
+use emp_link::service::protocol::{Answer, VERSION, Welcome};
 use emp_link::service::{name_socket, socket};
 use emp_testing::lab::{INTERFACE, Lab};
 
@@ -30,13 +31,10 @@ fn climb(lab: &Lab) -> (Vec<&'static str>, String) {
 
 fn takes_udp(lab: &Lab, why: &str) {
     let since = Instant::now();
-    is_udp(climb(lab), why);
-    assert!(since.elapsed() < PATIENCE / 2, "{why}: {:?}", since.elapsed());
-}
-
-fn is_udp((links, said): (Vec<&'static str>, String), why: &str) {
+    let (links, said) = climb(lab);
     assert_eq!(links, ["udp"], "{why}: {said}");
     assert!(said.contains(why), "not {why:?}: {said}");
+    assert!(since.elapsed() < PATIENCE / 2, "{why}: {:?}", since.elapsed());
 }
 
 fn limit(service: &Service, what: libc::__rlimit_resource_t, most: u64) {
@@ -50,16 +48,38 @@ fn limit(service: &Service, what: libc::__rlimit_resource_t, most: u64) {
     assert_eq!((known, limited), (0, 0), "{}", std::io::Error::last_os_error());
 }
 
-/// Whoever connects is told what no service says, until this is over.
-fn chatter(path: &Path, over: &AtomicBool) {
+/// Whoever connects is told this, until it is over.
+fn chatter(path: &Path, says: &[u8], over: &AtomicBool) {
     let listening = socket::listen(path).expect("it listens");
     fs::set_permissions(path, fs::Permissions::from_mode(0o666)).expect("ours");
+    let mut callers = Vec::new();
     while !over.load(Ordering::Acquire) {
         match socket::accept(listening.as_fd()) {
-            Ok(caller) => drop(socket::send(caller.as_fd(), b"good morning", &[])),
+            Ok(caller) => {
+                let _ = socket::send(caller.as_fd(), says, &[]);
+                callers.push(caller);
+            }
             Err(_) => std::thread::sleep(Duration::from_millis(1)),
         }
     }
+}
+
+/// What a service says first that is of the next version, with more behind it than this program knows.
+fn of_another_version() -> Vec<u8> {
+    let welcome = Welcome { version: VERSION + 1, lends: true, attaches: true, clients_max: 9 };
+    let mut says = Answer::Welcome(welcome).emit();
+    says.extend([1, 2, 3]);
+    says
+}
+
+/// Who asks for an engine is told why there is none, in one line.
+fn no_engine(lab: &Lab, path: &Path, why: &str) {
+    let refused = lab.inside(0, || {
+        become_nobody();
+        Node::builder().name("climber").board(Board::Daemon).service(path).start().err()
+    });
+    let line = refused.expect("there is none").to_string();
+    assert!(line.contains(why) && !line.contains('\n'), "not {why:?}: {line}");
 }
 
 #[test]
@@ -69,6 +89,7 @@ fn the_next_rung_is_taken_where_a_service_has_nothing() {
     let path = place.path().join("socket");
     name_socket(path.clone());
     takes_udp(&lab, "no service listens at");
+    no_engine(&lab, &path, "no service listens at");
     fs::write(&path, "a file").expect("it is written");
     takes_udp(&lab, "empd on emp0");
     fs::remove_file(&path).expect("it is there");
@@ -77,18 +98,22 @@ fn the_next_rung_is_taken_where_a_service_has_nothing() {
     takes_udp(&lab, "empd on emp0");
     drop(other);
     fs::remove_file(&path).expect("it is there");
-    let over = AtomicBool::new(false);
-    let found = std::thread::scope(|scope| {
-        scope.spawn(|| chatter(&path, &over));
-        while !path.exists() {
-            std::thread::yield_now();
-        }
-        let found = climb(&lab);
-        over.store(true, Ordering::Release);
-        found
-    });
-    is_udp(found, "no empd that this program knows");
-    fs::remove_file(&path).expect("it is there");
+    for (says, why, engine_why) in [
+        (b"good morning".to_vec(), "no empd that this program knows", "no service of EMP"),
+        (of_another_version(), "the service speaks version 2", "the service speaks version 2"),
+    ] {
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| chatter(&path, &says, &over));
+            while !path.exists() {
+                std::thread::yield_now();
+            }
+            takes_udp(&lab, why);
+            no_engine(&lab, &path, engine_why);
+            over.store(true, Ordering::Release);
+        });
+        fs::remove_file(&path).expect("it is there");
+    }
     let service = Service::start_at(&lab, 0, "attach = 'user:root'", place);
     takes_udp(&lab, "may not attach");
     let (_, place) = service.end();

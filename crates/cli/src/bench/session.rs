@@ -45,7 +45,7 @@ fn greet(control: &mut Control, peer: &str, own: &End, mtu: Option<usize>) -> an
 fn note_choice(specs: &[Spec], place: &Place) {
     static SAID: Once = Once::new();
     let left_to_emp = specs.iter().any(|spec| spec.uses_link() && spec.link == LinkChoice::Auto);
-    if let Some(problem) = place.packet_problem().filter(|_| left_to_emp) {
+    if let Some(problem) = place.emp_problem().filter(|_| left_to_emp) {
         SAID.call_once(|| eprintln!("note: auto takes udp only: {problem}"));
     }
 }

@@ -11,12 +11,11 @@ use emp_host::{
 };
 use emp_link::service::channel::{Broken, Channel, Heard, RECORD_BYTES_MAX};
 use emp_link::service::protocol::Engine as Wanted;
-use emp_link::service::{ServiceLink, ServiceOptions};
-use emp_link::{FaultLink, FaultPlan};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
 
 use super::intake::Filling;
+use super::links;
 use super::memory::Lent;
 use super::operations::Operations;
 use super::outbox::Outbox;
@@ -95,7 +94,7 @@ pub(super) struct Engine {
 }
 
 /// Why an engine's thread ends.
-enum Over {
+pub(super) enum Over {
     /// Its client is gone, or the service ends.
     Left,
     /// The client closed it.
@@ -197,27 +196,12 @@ fn node(wanted: &Wanted, interfaces: &[String], options: &Options) -> Result<Nod
     let builder = Node::builder().name(&wanted.name).node_id(wanted.node).epoch(wanted.epoch);
     let builder = builder.seed(wanted.seed).profile(profile).state(StateFile::Off);
     let builder = builder.board(Board::Inline { guardian: false }).linger(Duration::ZERO);
-    let mut builder = builder;
-    let faults: FaultPlan = wanted.faults.parse().map_err(|error| format!("{error}"))?;
-    for interface in interfaces {
-        let link = ServiceOptions {
-            socket: options.socket.clone(),
-            ethertype: options.ethertype,
-            token: wanted.seed ^ u64::from(wanted.epoch),
-            ..ServiceOptions::new(interface, wanted.node)
-        };
-        let link = ServiceLink::open(&link).map_err(|error| error.to_string())?;
-        builder = if wanted.faults.is_empty() {
-            builder.link_with_peers(link)
-        } else {
-            builder.link(FaultLink::new(link, &faults))
-        };
-    }
+    let builder = links::add(builder, wanted, interfaces, options)?;
     builder.start().map_err(|error| error.to_string())
 }
 
 impl Engine {
-    fn new(node: Node, channel: Channel, options: &Options) -> Self {
+    pub(super) fn new(node: Node, channel: Channel, options: &Options) -> Self {
         Self {
             desk: Desk::new(&node),
             channel,
@@ -256,7 +240,7 @@ impl Engine {
             buffered_bytes_max: self.buffered_bytes_max,
             single_frame_bytes_max: self.node.single_frame_bytes_max() as u64,
             atomic_bytes_max: self.node.atomic_bytes_max() as u64,
-            interfaces: links.map(interface).collect(),
+            interfaces: links.filter(|link| link.kind == "empd").map(interface).collect(),
         }
     }
 
@@ -283,7 +267,10 @@ impl Engine {
             }
             match pace.idled(Instant::now) {
                 Next::Look => std::hint::spin_loop(),
-                Next::Yield => std::thread::yield_now(),
+                Next::Yield => {
+                    std::thread::yield_now();
+                    pace.is_back(Instant::now());
+                }
                 Next::Sleep => match self.sleep(wakeup) {
                     Ok(Heard::Gone) => return Over::Left,
                     Ok(Heard::Bell | Heard::Nothing) => {}
@@ -294,7 +281,7 @@ impl Engine {
     }
 
     /// All that can be done now. True if it was anything.
-    fn turn(&mut self, buffer: &mut [u8]) -> Result<bool, Over> {
+    pub(super) fn turn(&mut self, buffer: &mut [u8]) -> Result<bool, Over> {
         let mut worked = false;
         for _ in 0..RECORDS_PER_TURN {
             // Answers wait with all else.
@@ -399,20 +386,34 @@ impl Engine {
         self.outbox.received((name, end), (at, bytes), held);
     }
 
-    /// What came by the bell, among it a descriptor of the client's memory, perhaps.
+    /// All that came by the bell, so that who rings oftener than it was asked to is found out; among it a descriptor of the client's memory, perhaps.
     pub(super) fn hear(&mut self) -> Result<Heard, Broken> {
-        let (heard, given) = self.channel.listen_for_gifts()?;
-        if let Some(given) = given {
-            let file = std::fs::File::from(given);
-            if std::mem::replace(&mut self.reached, true) {
-                self.wrong = Some(Wrong("its memory for the second time"));
-            } else if is_memory(&file) {
-                self.desk.reach(file);
-            } else {
-                self.wrong = Some(Wrong("a descriptor that is none of its memory"));
+        let mut all = Heard::Nothing;
+        loop {
+            let (heard, given) = self.channel.listen_for_gifts()?;
+            if let Some(given) = given {
+                self.take_gift(given.into());
+            }
+            match heard {
+                Heard::Bell => all = heard,
+                Heard::Nothing => return Ok(all),
+                Heard::Gone => return Ok(heard),
+            }
+            // It is put out for that, and may ring meanwhile.
+            if self.wrong.is_some() {
+                return Ok(all);
             }
         }
-        Ok(heard)
+    }
+
+    fn take_gift(&mut self, file: std::fs::File) {
+        if std::mem::replace(&mut self.reached, true) {
+            self.wrong = Some(Wrong("its memory for the second time"));
+        } else if is_memory(&file) {
+            self.desk.reach(file);
+        } else {
+            self.wrong = Some(Wrong("a descriptor that is none of its memory"));
+        }
     }
 
     /// Until there is something to do.

@@ -7,9 +7,12 @@
 mod apart;
 mod engine;
 mod intake;
+mod links;
 mod memory;
 mod operations;
 mod outbox;
+#[doc(hidden)]
+pub mod trial;
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -44,6 +47,8 @@ pub struct Options {
     pub incoming_max: usize,
     /// Engines of one user.
     pub per_user: usize,
+    /// They send long messages as datagrams, which pass the switch and its rates by.
+    pub datagrams: bool,
 }
 
 /// What a client is given.

@@ -8,6 +8,7 @@ mod exercises;
 #[path = "../../../host/tests/common/mod.rs"]
 mod pairs;
 
+mod exhausted;
 mod fates;
 mod hostile;
 mod messages;
@@ -47,13 +48,18 @@ impl Place {
         Some(Self { service, lab })
     }
 
-    /// A node on the other host that is root's, and one with an engine in the service.
+    /// A node on the other host that is root's, with raw frames alone, and one with an engine in the service.
     pub fn elsewhere_and_here(&self) -> (Node, Node) {
+        self.elsewhere_by(Want::Packet)
+    }
+
+    /// The same, where the other has these links.
+    pub fn elsewhere_by(&self, want: Want) -> (Node, Node) {
         std::thread::scope(|scope| {
-            let other = scope.spawn(|| {
+            let other = scope.spawn(move || {
                 self.lab.inside(1, || {
                     let auto = AutoLinks {
-                        want: Want::Packet,
+                        want,
                         interfaces: vec![INTERFACE.into()],
                         memory: false,
                         ..AutoLinks::default()

@@ -45,6 +45,31 @@ fn all_sizes_go_to_a_node_of_another_host_and_back() {
     assert!(here.counters().iter().any(|(_, value)| value > 0), "the engine counts");
 }
 
+/// Long messages are datagrams beside the frames, but where a user's rate is counted, which is that of frames.
+#[test]
+fn long_messages_are_datagrams_where_no_rate_is_set() {
+    const BYTES: usize = 4 << 20;
+    for (lines, datagrams) in
+        [("", true), ("[limits]\nbytes_per_second_per_user = 100_000_000_000\n", false)]
+    {
+        let Some(place) = Place::with(lines) else { return };
+        let (there, here) = place.elsewhere_by(Want::Auto);
+        let ends = [&here, &there].map(|node| node.endpoint(1).expect("opens"));
+        for (seed, (from, to)) in [(0, 1), (1, 0), (0, 1), (1, 0)].into_iter().enumerate() {
+            let (seed, to) = (seed as u64, &ends[to]);
+            let receive = to.receive(Selector::bits(seed), vec![0; BYTES]).expect("posted");
+            let sent = ends[from].send(to.address(), seed, crate::pattern(BYTES, seed));
+            let got = receive.wait(LONG).expect("it comes").buffer;
+            assert!(got == crate::pattern(BYTES, seed), "message {seed} came changed");
+            sent.expect("posted").wait(LONG).expect("it goes");
+        }
+        let links = there.links().iter().map(|link| link.kind).zip(there.link_statistics());
+        let socket = links.into_iter().find(|(kind, _)| *kind == "udp").expect("it has one").1;
+        let came = socket.frames_received;
+        assert_eq!(came > 0, datagrams, "{lines}: {came} frames came by datagrams");
+    }
+}
+
 #[test]
 fn messages_are_gathered_scattered_and_kept_in_order() {
     let Some(place) = Place::new() else { return };

@@ -16,8 +16,9 @@ use crate::hostile::{seat, wanted};
 use crate::{LONG, Place, on, pair, pattern};
 
 /// What a client was given, and the memory as it likes.
-struct Rings {
+pub struct Rings {
     _connection: OwnedFd,
+    memory: OwnedFd,
     bell: OwnedFd,
     map: *mut u8,
 }
@@ -25,9 +26,14 @@ struct Rings {
 impl Rings {
     /// Asks again where there is no room for another one now: those before may not have ended yet.
     fn of(path: &Path, node: u64) -> Self {
+        Self::after(path, node, |_| ())
+    }
+
+    /// The same, and does something to the memory before the service is told that it is mapped.
+    pub fn after(path: &Path, node: u64, first: impl Fn(&OwnedFd)) -> Self {
         let since = Instant::now();
         loop {
-            match Self::try_of(path, node) {
+            match Self::try_of(path, node, &first) {
                 Ok(rings) => return rings,
                 Err(why) => assert!(since.elapsed() < PATIENCE, "{why}"),
             }
@@ -35,7 +41,7 @@ impl Rings {
         }
     }
 
-    fn try_of(path: &Path, node: u64) -> Result<Self, String> {
+    fn try_of(path: &Path, node: u64, first: &impl Fn(&OwnedFd)) -> Result<Self, String> {
         let connection = socket::connect(path).expect("it listens");
         let hello = Hello { version: VERSION, namespace: 0 };
         for request in [Request::Hello(hello), Request::Engine(wanted(node))] {
@@ -53,8 +59,9 @@ impl Rings {
                     let [memory, bell] = <[OwnedFd; 2]>::try_from(given).expect("two");
                     // Once it says that it has mapped it, nobody may any more (decision 76).
                     let map = map(&memory);
+                    first(&memory);
                     socket::send(bell.as_fd(), &[1], &[]).expect("there is room");
-                    return Ok(Self { _connection: connection, bell, map });
+                    return Ok(Self { _connection: connection, memory, bell, map });
                 }
                 Word::Refused(refused) => return Err(refused.reason),
                 _ => {}
@@ -67,6 +74,10 @@ impl Rings {
             // SAFETY: inside the mapping; other writers do not matter to a volatile store of a byte.
             unsafe { self.map.add(place).write_volatile(*byte) };
         }
+    }
+
+    pub fn punch(&self) -> std::io::Result<()> {
+        punch(&self.memory)
     }
 
     fn is_put_out(&self) -> bool {
@@ -85,6 +96,16 @@ impl Drop for Rings {
     fn drop(&mut self) {
         // SAFETY: exactly what `map` mapped, which nobody else uses.
         unsafe { libc::munmap(self.map.cast(), MEMORY_BYTES) };
+    }
+}
+
+/// Takes all of its pages away.
+pub fn punch(memory: &OwnedFd) -> std::io::Result<()> {
+    let how = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    // SAFETY: no pointers.
+    match unsafe { libc::fallocate(memory.as_raw_fd(), how, 0, MEMORY_BYTES as libc::off_t) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
     }
 }
 

@@ -469,7 +469,10 @@ impl Channel {
     pub fn listen_for_gifts(&self) -> Result<(Heard, Option<OwnedFd>), Broken> {
         let mut bytes = [0; 2];
         match socket::receive_with(self.bell.as_fd(), &mut bytes) {
-            Ok((got, mut given)) if bytes[..got] == GIFT => Ok((Heard::Bell, given.pop())),
+            // One that comes without is a bell like others.
+            Ok((got, mut given)) if bytes[..got] == GIFT && !given.is_empty() => {
+                Ok((Heard::Bell, given.pop()))
+            }
             Ok((got, _)) => Ok((self.heard(Ok(got))?, None)),
             Err(error) => Ok((self.heard(Err(error))?, None)),
         }

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
-use emp_link::{Interface, interfaces};
+use emp_link::{Interface, interfaces, service};
 use serde::{Deserialize, Serialize};
 
 use super::route;
@@ -31,6 +31,8 @@ pub struct Place {
     is_aside: bool,
     /// Why raw frames would not do although this end could send them: known once the ends have met.
     between: Option<String>,
+    /// EMP's raw frames leave at both ends, by services if not by their own privilege: likewise.
+    carries_emp: bool,
     /// The two have no cable in common, and both could send raw frames: those are for relays.
     is_behind: bool,
 }
@@ -87,6 +89,9 @@ pub struct End {
     pub next_hop: Option<IpAddr>,
     /// Why it can't send raw frames.
     pub problem: Option<String>,
+    /// Raw frames of EMP's leave here, by a service if not by this end's own privilege.
+    #[serde(default)]
+    pub carries_emp: bool,
     /// Congestion controls that it may choose for TCP.
     #[serde(default)]
     pub congestion: Vec<String>,
@@ -123,6 +128,7 @@ impl Place {
             next_hop,
             is_aside: false,
             between: None,
+            carries_emp: false,
             is_behind: false,
         };
         place.check()?;
@@ -204,7 +210,9 @@ impl Place {
         let addresses = interfaces()?.into_iter().flat_map(|interface| interface.addresses);
         let problem = self.own_problem();
         let congestion = congestion::available();
-        Ok(End { addresses: addresses.collect(), next_hop: self.next_hop, problem, congestion })
+        let carries_emp = problem.is_none() || self.interface_problem().is_none() && is_served();
+        let (addresses, next_hop) = (addresses.collect(), self.next_hop);
+        Ok(End { addresses, next_hop, problem, carries_emp, congestion })
     }
 
     /// Learns what the other end said of itself.
@@ -216,6 +224,7 @@ impl Place {
         };
         let routed = stranger(&own.next_hop, other).or_else(|| stranger(&other.next_hop, own));
         let theirs = other.problem.as_ref().map(|problem| format!("at {}, {problem}", self.peer));
+        self.carries_emp = routed.is_none() && own.carries_emp && other.carries_emp;
         self.is_behind = routed.is_some() && own.problem.is_none() && theirs.is_none();
         self.between = routed.or(theirs);
     }
@@ -248,6 +257,8 @@ impl Place {
     pub fn choose_for_emp(&self, link: LinkChoice) -> anyhow::Result<LinkChoice> {
         match link {
             LinkChoice::Packet if self.is_behind => Ok(link),
+            // By whose socket is the node's to try.
+            LinkChoice::Auto if self.carries_emp => Ok(link),
             link => self.choose(link),
         }
     }
@@ -262,8 +273,13 @@ impl Place {
         self.own_problem().or_else(|| self.between.clone())
     }
 
-    /// Why this end can't send raw frames.
-    fn own_problem(&self) -> Option<String> {
+    /// Why a choice that is left to EMP is datagrams alone.
+    pub fn emp_problem(&self) -> Option<String> {
+        self.packet_problem().filter(|_| !self.carries_emp)
+    }
+
+    /// Why raw frames can't leave by this interface, whoever sends them.
+    fn interface_problem(&self) -> Option<String> {
         let name = &self.interface.name;
         if self.interface.loopback {
             return Some(
@@ -276,11 +292,22 @@ impl Place {
         if !self.interface.usable_for_packet() {
             return Some(format!("{name} is not an Ethernet interface that is up"));
         }
-        let privileged = process::has_capability(process::CAP_NET_RAW);
-        // Whether a service has some is known when it is asked, and the ends are to agree before: by name.
-        (!privileged)
-            .then(|| "it needs CAP_NET_RAW (run as root, or with that capability)".to_owned())
+        None
     }
+
+    /// Why this end can't send raw frames itself.
+    fn own_problem(&self) -> Option<String> {
+        let privileged = process::has_capability(process::CAP_NET_RAW);
+        self.interface_problem().or_else(|| {
+            (!privileged)
+                .then(|| "it needs CAP_NET_RAW (run as root, or with that capability)".to_owned())
+        })
+    }
+}
+
+/// Whether a service has raw frames for this user.
+fn is_served() -> bool {
+    service::ask(&service::socket_path()).is_ok_and(|welcome| welcome.lends || welcome.attaches)
 }
 
 /// The interface that owns this end's address; where that is loopback, as on hosts that keep one address however many
@@ -384,8 +411,16 @@ mod tests {
         let problem = Some("it needs a key".to_owned());
         place.meet(&End::default(), &End { problem, ..End::default() });
         assert_eq!(place.choose(LinkChoice::Auto).unwrap(), LinkChoice::Udp);
+        assert_eq!(place.choose_for_emp(LinkChoice::Auto).unwrap(), LinkChoice::Udp);
         assert_eq!(place.between.as_deref(), Some("at 127.0.0.1, it needs a key"));
         assert!(place.choose(LinkChoice::Packet).unwrap_err().is::<UserError>());
+        // Where services have raw frames for those who have no privilege, EMP's take these.
+        let problem = Some("it needs a key".to_owned());
+        let served = End { carries_emp: true, problem, ..End::default() };
+        place.meet(&End { carries_emp: true, ..End::default() }, &served);
+        assert_eq!(place.choose(LinkChoice::Auto).unwrap(), LinkChoice::Udp);
+        assert_eq!(place.choose_for_emp(LinkChoice::Auto).unwrap(), LinkChoice::Auto);
+        assert_eq!(place.emp_problem(), None);
     }
 
     #[test]

@@ -79,6 +79,8 @@ struct Shared {
     state: AtomicU8,
     /// Its links are there, or it has ended.
     started: AtomicBool,
+    /// Its thread is at its end.
+    over: AtomicBool,
     ringer: Ringer,
     news: Arc<News>,
 }
@@ -97,6 +99,16 @@ impl Shared {
     fn turn_to(&self, state: u8) {
         self.state.fetch_max(state, Ordering::AcqRel);
         self.ringer.ring();
+    }
+}
+
+/// Dropped at the end of an engine's thread, however that comes: the door hears of it, and frees what it had.
+struct AtEnd(Arc<Shared>);
+
+impl Drop for AtEnd {
+    fn drop(&mut self) {
+        self.0.over.store(true, Ordering::Release);
+        self.0.news.ringer.ring();
     }
 }
 
@@ -195,14 +207,15 @@ impl Engines {
         let node = wanted.node;
         let news = Arc::clone(&self.news);
         let state = AtomicU8::new(SERVES);
-        let started = AtomicBool::new(false);
-        let shared = Arc::new(Shared { client, node, state, started, ringer, news });
+        let (started, over) = (AtomicBool::new(false), AtomicBool::new(false));
+        let shared = Arc::new(Shared { client, node, state, started, over, ringer, news });
         let moved = [channel.bell(), kept.as_fd(), wakeup.descriptor()];
         let (share, taker) = apart::share(&moved);
         let start = engine::Start { wanted, interfaces, channel, memory: kept, wakeup };
         let (its, options) = (Arc::clone(&shared), self.options.clone());
         let thread = std::thread::Builder::new().name("engine".into());
         let thread = thread.spawn(move || {
+            let _at_end = AtEnd(Arc::clone(&its));
             taker.leave(&[its.ringer.descriptor(), its.news.ringer.descriptor()]);
             engine::run(start, &options, &its);
         });
@@ -245,7 +258,7 @@ impl Engines {
     /// Forgets engines that have ended.
     fn sweep(&mut self) {
         for running in &mut self.running {
-            if running.thread.as_ref().is_some_and(JoinHandle::is_finished)
+            if running.shared.over.load(Ordering::Acquire)
                 && let Some(thread) = running.thread.take()
             {
                 if thread.join().is_err() {

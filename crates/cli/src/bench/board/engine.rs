@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use emp_host::{AutoLinks, Board, Endpoint, Node, Selector, WaitMode, Want};
 
-use super::flood::Flood;
-use super::{Args, Others};
+use super::args::Args;
+use super::flood::{Flood, Others};
 
 /// A message that does not come for so long never will.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -1,8 +1,15 @@
-//! A client that sends as fast as it is let.
+//! Clients beside those that are measured: idle ones, and one that sends as fast as it is let.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
+
+/// Clients beside the two that are measured.
+pub(super) struct Others {
+    /// Kept open.
+    pub(super) _idle: Box<dyn std::any::Any>,
+    pub(super) flood: Option<Flood>,
+}
 
 /// Until this is dropped.
 pub(super) struct Flood {

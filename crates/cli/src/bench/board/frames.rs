@@ -7,8 +7,8 @@ use emp_link::service::{ServiceLink, ServiceOptions};
 use emp_link::{Link, LinkAddress, TxFrame};
 use emp_wire::{Epoch, Flags, HEADER_BYTES, Header, Kind, NodeId, Sequence};
 
-use super::flood::Flood;
-use super::{Args, Others};
+use super::args::Args;
+use super::flood::{Flood, Others};
 use crate::error::user_error;
 
 /// An address of nobody: frames for it leave by the wire.

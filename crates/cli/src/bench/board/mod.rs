@@ -1,6 +1,7 @@
 //! `emp bench board`: what a crossing between a client and the service `empd` costs, alone: of a frame to another client, or of what an engine in
 //! the service is asked; and what clients beside those that are measured cost them.
 
+mod args;
 mod engine;
 mod flood;
 mod frames;
@@ -12,7 +13,8 @@ use emp_wire::HEADER_BYTES;
 
 use super::subject::allow_files;
 use crate::error::{print, user_error};
-use flood::Flood;
+pub use args::Args;
+use flood::{Flood, Others};
 
 /// What one user may attach unless the service's configuration says otherwise.
 const CLIENTS_MAX: usize = 510;
@@ -24,47 +26,8 @@ const ENGINES_MAX: usize = 254;
 const FILES_OF_CLIENT: u64 = 4;
 const FILES_OF_NODE: u64 = 12;
 
-/// Measure what a crossing between a program and the service `empd` costs: a frame from one client of it to another, both of this process, or
-/// with --engine a question to an engine and its answer, and messages through engines.
-///
-/// With --clients or --flood it is measured in turns with two clients alone and with the others beside them, and what they cost is said.
-#[derive(clap::Args)]
-pub struct Args {
-    /// Interface that the service serves.
-    #[arg(long)]
-    interface: String,
-    /// Bytes behind a frame's header.
-    #[arg(long, default_value_t = 64)]
-    size: usize,
-    /// Frames there and back.
-    #[arg(long, default_value_t = 200_000)]
-    rounds: u32,
-    /// Clients in all, those two among them; the others do nothing.
-    #[arg(long, default_value_t = 2)]
-    clients: usize,
-    /// One client more floods: the wire with frames that are for nobody, or with --engine another node with messages.
-    #[arg(long)]
-    flood: bool,
-    /// Turns with the others, and as many without.
-    #[arg(long, default_value_t = 5)]
-    turns: usize,
-    /// Sleep between a frame and its answer, as the service may.
-    #[arg(long)]
-    sleep: bool,
-    /// Measure engines in the service, and not its link.
-    #[arg(long)]
-    engine: bool,
-}
-
 /// Rounds that are timed together: reading the clock costs a tenth of a crossing.
 const SLICE: u32 = 64;
-
-/// Clients beside the two that are measured.
-struct Others {
-    /// Kept open.
-    _idle: Box<dyn std::any::Any>,
-    flood: Option<Flood>,
-}
 
 /// Microseconds of each slice, in order.
 struct Times(Vec<f64>);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::emp_args::EmpArgs;
-use super::job::{Pattern, Spec, SubjectKind};
+use super::job::{LinkChoice, Pattern, Spec, SubjectKind};
 use super::measure::Effort;
 use super::where_args::WhereArgs;
 use crate::bail_user;
@@ -247,7 +247,6 @@ pub fn command_line() -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::job::LinkChoice;
     use super::*;
     use crate::error::UserError;
     use clap::Parser;

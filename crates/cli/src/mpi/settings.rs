@@ -207,7 +207,7 @@ mod tests {
     fn what_the_user_has_chosen_goes_to_the_ranks_of_other_hosts() {
         let set = ["PATH", "FI_EMP_LINK", "EMP_SERVICE", "EMP_LAB", "FI_EMP_LINK", "FI_PROVIDER"];
         let on = |family, transport| {
-            let mpi = mpi(family, "4.1.4");
+            let mpi = Mpi::example(family, "4.1.4");
             let settings = Settings::new(&mpi, transport, Path::new("/p"));
             settings.handing_on(&mpi, set.map(str::to_owned)).variables
         };

@@ -110,6 +110,11 @@ fn up_interrupted_at_any_time_leaves_nothing() {
     }
 }
 
+fn is_relay(pid: u64) -> bool {
+    let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    line.split(|byte| *byte == 0).any(|word| word == b"relay")
+}
+
 #[test]
 fn a_half_removed_lab_goes_away_completely() {
     if !is_root() {
@@ -122,7 +127,25 @@ fn a_half_removed_lab_goes_away_completely() {
     Command::new("ip").args(["netns", "del", &one]).status().unwrap();
     let status = succeed(&mut emp(&["lab", "status", "--name", &name]));
     assert!(status.contains("gone"), "{status}");
-    succeed(&mut emp(&["lab", "down", "--name", &name]));
+    // The relays are in the record; and a process that has the number of one that has ended.
+    let path = std::path::PathBuf::from(format!("/run/emp/lab-{name}.json"));
+    let mut record: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    let servants = record["servants"].as_array_mut().unwrap();
+    let number = |servant: &serde_json::Value| servant["pid"].as_u64().unwrap();
+    let relays: Vec<u64> = servants.iter().map(number).collect();
+    assert!(relays.len() == 3 && relays.iter().all(|pid| is_relay(*pid)), "{relays:?}");
+    let mut stranger = Command::new("sleep").arg("600").spawn().unwrap();
+    servants.push(serde_json::json!({"pid": stranger.id(), "started": 1}));
+    std::fs::write(&path, record.to_string()).unwrap();
+
+    let said = succeed(&mut emp(&["lab", "down", "--name", &name]));
+    let lives = stranger.try_wait().unwrap().is_none();
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
+    assert!(said.contains("; 3 processes that ran inside were ended"), "{said}");
+    assert!(lives, "who only has the number of one lives on");
+    assert!(!relays.iter().any(|pid| is_relay(*pid)));
     assert!(namespaces(&name).is_empty() && !is_recorded(&name));
 }
 

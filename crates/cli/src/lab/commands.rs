@@ -50,15 +50,16 @@ pub fn up(args: UpArgs) -> anyhow::Result<()> {
     let claim = if rootless::is_able() { None } else { Some(Claim::new(&name)?) };
     rootless::become_able()?;
     stale::remove_quietly();
-    let guard = Guard::make(State::new(&name, plan, None))?;
+    let mut guard = Guard::make(State::new(&name, plan, None))?;
     if let Some(claim) = claim {
         claim.keep(&name)?;
     }
+    let made = guard.state().clone();
     if args.empd {
-        services::start(guard.state(), Life::Lab)?;
+        services::start(&made, Life::Lab, |process| guard.note_servant(process))?;
     }
     if !args.shape.no_relays {
-        relays::start(guard.state(), Life::Lab)?;
+        relays::start(&made, Life::Lab, |process| guard.note_servant(process))?;
     }
     let text = greeting(guard.state());
     guard.release();

@@ -1,6 +1,7 @@
 //! Processes that run inside a lab: they end with it, or they would live on in namespaces that have no name any more.
 //!
-//! Only namespaces count that a name of the lab still stands for. The number of one that is gone may by now be another's.
+//! Only namespaces count that a name of the lab still stands for. The number of one that is gone may by now be another's. Its relays and services are
+//! in its record, each with the time when it started.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -38,13 +39,17 @@ pub fn refuse_from_inside(state: &State) -> anyhow::Result<()> {
     )
 }
 
-/// Ends all processes inside the lab, save those that this one came from, and says how many there were.
+/// Ends all processes inside the lab, and those that serve it wherever they are, save those that this one came from, and says how many there were.
 pub fn end(state: &State) -> usize {
     let namespaces = namespaces(state);
     let spared = ancestors();
     let living = || -> Vec<ProcessId> {
-        let inside = process::all().filter(|pid| !spared.contains(pid));
-        inside.filter(|pid| is_inside(*pid, &namespaces)).filter_map(ProcessId::of).collect()
+        let inside = process::all().filter(|pid| is_inside(*pid, &namespaces));
+        let inside: Vec<_> = inside.filter_map(ProcessId::of).collect();
+        let servants = state.servants.iter().copied().filter(|process| process.is_alive());
+        let others = servants.filter(|process| !inside.contains(process));
+        let all = others.chain(inside.iter().copied());
+        all.filter(|process| !spared.contains(&process.pid)).collect()
     };
     let mut ended: Vec<ProcessId> = Vec::new();
     for (signal, patience) in [(SIGTERM, PATIENCE), (SIGKILL, KILLING)] {

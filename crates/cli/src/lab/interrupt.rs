@@ -15,7 +15,7 @@ use signal_hook::low_level::emulate_default_handler;
 
 use super::state::State;
 use super::{carrier, inhabitants, make};
-use crate::process;
+use crate::process::{self, ProcessId};
 
 /// The labs to undo. Held during each step of making or removing one, so that the signal's thread
 /// never works on the same lab at the same time.
@@ -78,6 +78,16 @@ impl Guard {
     /// The lab's record.
     pub fn state(&self) -> &State {
         &self.state
+    }
+
+    /// Writes down a process that serves the lab, so that it ends with it.
+    pub fn note_servant(&mut self, process: ProcessId) -> anyhow::Result<()> {
+        let mut guarded = lock();
+        let entry = guarded.iter_mut().find(|entry| entry.name == self.state.name);
+        let entry = entry.context("a lab was removed while it was being made")?;
+        entry.servants.push(process);
+        self.state.clone_from(entry);
+        entry.save()
     }
 
     /// Lets the lab live on after this process.

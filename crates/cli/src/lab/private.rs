@@ -38,12 +38,12 @@ impl PrivateLab {
 
     /// Starts the service empd on every host. They end with the calling thread.
     pub fn start_services(&self) -> anyhow::Result<()> {
-        services::start(self.guard.state(), Life::Thread)
+        services::start(self.guard.state(), Life::Thread, |_| Ok(()))
     }
 
     /// Starts `emp relay` on every host with several cables. They end with the calling thread.
     pub fn start_relays(&self) -> anyhow::Result<()> {
-        relays::start(self.guard.state(), Life::Thread)
+        relays::start(self.guard.state(), Life::Thread, |_| Ok(()))
     }
 
     /// Where they listen, each in its namespace.

@@ -10,6 +10,7 @@ use anyhow::Context;
 use super::host::{Host, Life};
 use super::state::State;
 use crate::bail_user;
+use crate::process::ProcessId;
 use crate::relay::GREETING;
 
 /// How long a relay may take to start: it does so at once, on a machine that is not busy.
@@ -18,8 +19,12 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// How often it is looked whether one has.
 const INTERVAL: Duration = Duration::from_millis(5);
 
-/// Starts one on each host that has two interfaces or more, and waits until all relay.
-pub fn start(state: &State, life: Life) -> anyhow::Result<()> {
+/// Starts one on each host that has two interfaces or more, and waits until all relay. `note` is told of each as soon as it runs.
+pub fn start(
+    state: &State,
+    life: Life,
+    mut note: impl FnMut(ProcessId) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     let program = std::env::current_exe().context("finding this program")?;
     let mut started = Vec::new();
     for (index, planned) in state.plan.hosts.iter().enumerate() {
@@ -34,6 +39,8 @@ pub fn start(state: &State, life: Life) -> anyhow::Result<()> {
         command.stderr(file.try_clone()?).stdout(file);
         entrance.attach(&mut command);
         let child = command.spawn().with_context(|| format!("starting {}", program.display()))?;
+        // One that has ended already is told of below.
+        ProcessId::of(child.id()).map_or(Ok(()), &mut note)?;
         started.push((child, &planned.name, log));
     }
     let start = Instant::now();

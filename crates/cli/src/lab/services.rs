@@ -14,6 +14,7 @@ use emp_link::service::socket;
 use super::host::{Host, Life};
 use super::state::State;
 use crate::bail_user;
+use crate::process::ProcessId;
 
 /// What the services are told.
 const CONFIGURATION: &str = "lend = 'everyone'\nattach = 'everyone'\n";
@@ -24,8 +25,12 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// How often it is looked whether one listens.
 const INTERVAL: Duration = Duration::from_millis(5);
 
-/// Starts one on each host, and waits until all listen.
-pub fn start(state: &State, life: Life) -> anyhow::Result<()> {
+/// Starts one on each host, and waits until all listen. `note` is told of each as soon as it runs.
+pub fn start(
+    state: &State,
+    life: Life,
+    mut note: impl FnMut(ProcessId) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     let program = program()?;
     let file = state.service_file("toml");
     fs::write(&file, CONFIGURATION).with_context(|| file.display().to_string())?;
@@ -40,6 +45,8 @@ pub fn start(state: &State, life: Life) -> anyhow::Result<()> {
         command.stderr(File::create(&log).with_context(|| log.display().to_string())?);
         entrance.attach(&mut command);
         let child = command.spawn().with_context(|| format!("starting {}", program.display()))?;
+        // One that has ended already is told of below.
+        ProcessId::of(child.id()).map_or(Ok(()), &mut note)?;
         started.push((child, path, log));
     }
     let start = Instant::now();

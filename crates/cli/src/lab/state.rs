@@ -54,12 +54,16 @@ pub struct State {
     pub namespaces: Vec<Namespace>,
     /// The process whose private lab it is; the lab is stale once that has ended.
     pub owner: Option<ProcessId>,
+    /// Relays and services that run on its hosts and end with it, also where their namespace has lost its name.
+    #[serde(default)]
+    pub servants: Vec<ProcessId>,
 }
 
 impl State {
     /// A record of a lab about to be made.
     pub fn new(name: &str, plan: Plan, owner: Option<ProcessId>) -> Self {
-        Self { name: name.to_owned(), plan, namespaces: Vec::new(), owner }
+        let (namespaces, servants) = (Vec::new(), Vec::new());
+        Self { name: name.to_owned(), plan, namespaces, owner, servants }
     }
 
     /// The name of the network namespace at `place`.

@@ -92,6 +92,7 @@ field("link_frame_bytes_max", ProtoField.uint16, "Largest frame by this link")
 field("name_bytes", ProtoField.uint8, "Bytes of the name")
 field("name", ProtoField.string, "Name")
 field("name_rest", ProtoField.string, "Rest of the name")
+field("other", ProtoField.uint64, "Another node", base.HEX)
 field("item", ProtoField.none, "Item")
 field("item.type", ProtoField.uint8, "Type")
 field("item.length", ProtoField.uint8, "Length")
@@ -472,6 +473,10 @@ local function hello(c, facts)
             return true
         elseif kind == 3 and value then
             tree:add(f["name_rest"], value)
+            return true
+        elseif kind == 4 and value and value:len() >= 8 then
+            tree:add(f["other"], value:range(0, 8))
+            if value:len() > 8 then address(tree, value:range(8)) end
             return true
         end
     end)

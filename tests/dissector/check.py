@@ -147,6 +147,9 @@ def compare(where, vector, shown, complaints):
             while words and words[-1] == 0 and len(words) > len(value):
                 words.pop()
             complaints.equal(where, name, [number(word) for word in value], words)
+        elif name == "other":
+            items = max(1, len(vector["body"]["addresses"]))
+            complaints.equal(where, name, [number(value)] * items, shown.numbers("emp.other"))
         elif name == "name":
             complaints.equal(where, name, [value], shown.texts("emp.name"))
         elif name == "link_frame_bytes_max" and value == 0 and header["kind"].startswith("hello"):

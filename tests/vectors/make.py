@@ -164,7 +164,7 @@ TEXT = b"Ethernet Message Passing"
 OPEN = {"sequence": 7, "acknowledge": 5}
 
 
-# ---- hello, hello-reply, close (HELLO-1, HELLO-6 to HELLO-9, PATH-1, CLOSE-1)
+# ---- hello, hello-reply, close (HELLO-1, HELLO-6 to HELLO-10, PATH-1, CLOSE-1)
 
 ADDRESSES = {
     "ethernet": (1, bytes.fromhex("02656d700001")),
@@ -174,7 +174,7 @@ ADDRESSES = {
 }
 
 
-def hello(target=B.id, nonce=0x1122334455667788, largest=1500, name="a", told=(), features=0, here=0):
+def hello(target=B.id, nonce=0x1122334455667788, largest=1500, name="a", told=(), features=0, here=0, other=0):
     body = Body().number("node", A.id, 8, True).number("target", target, 8, True).number("nonce", nonce, 8, True)
     body.number("features", features, 4, True).number("frame_bytes_max", largest, 2)
     encoded = name.encode()
@@ -189,8 +189,14 @@ def hello(target=B.id, nonce=0x1122334455667788, largest=1500, name="a", told=()
     body.shown["addresses"] = []
     for told_of in told:
         family, address = ADDRESSES[told_of]
-        body.bytes += u(1, 1) + u(1 + len(address), 1) + u(family, 1) + address
+        item = u(family, 1) + address
+        # Its own on another link, or one of another node.
+        body.bytes += u(4, 1) + u(8 + len(item), 1) + u(other, 8) + item if other else u(1, 1) + u(len(item), 1) + item
         body.shown["addresses"].append({"family": family, "bytes": address.hex()})
+    if other:
+        body.shown["other"] = f"{other:#018x}"
+        if not told:
+            body.bytes += u(4, 1) + u(8, 1) + u(other, 8)
     return body
 
 
@@ -216,6 +222,9 @@ reply("an answer", hello(), 66)
 reply("an answer by a link that takes longer frames than another", hello(here=9000), 66)
 reply("an answer to a hello of 61,472 bytes, by a node with room for few", hello(told=["ethernet"]), 61472)
 reply("an answer to a hello of 61,472 bytes, by a node with room for many", hello(told=["ethernet"]), 61472, True)
+OTHER = 0x0123456789ABCDEF
+vector("that asks a peer where another node is", "hello", hello(name="", other=OTHER))
+reply("an answer that tells where another node is", hello(name="", other=OTHER, told=["ipv4", "ipv6"]), 74)
 CLOSE = Body().number("node", A.id, 8, True)
 vector("that acknowledges nothing", "close", CLOSE)
 vector("that acknowledges", "close", CLOSE, flags=["ACK"], acknowledge=9)

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use emp_link::{CAPTURE_BYTES, Captured, Pcapng, TAP_PORTS_MAX, Tap, TapOptions};
-use emp_wire::{NodeId, UDP_PORT_DEFAULT};
+use emp_wire::{NodeId, UDP_PORT_DEFAULT, UDP_PORT_GROUP};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::bail_user;
@@ -78,7 +78,7 @@ fn node(text: &str) -> anyhow::Result<NodeId> {
 fn options(args: &Args) -> anyhow::Result<TapOptions> {
     let ports = match (args.any_port, args.port.as_slice()) {
         (true, _) => Vec::new(),
-        (false, []) => vec![UDP_PORT_DEFAULT],
+        (false, []) => vec![UDP_PORT_DEFAULT, UDP_PORT_GROUP],
         (false, ports) if ports.len() > TAP_PORTS_MAX => {
             bail_user!("--port may be given {TAP_PORTS_MAX} times; --any-port looks at all")
         }

@@ -173,6 +173,14 @@ counters! {
     DropHello = "drop_hello",
     /// Dropped: a reply to a question that was not asked.
     DropBadReply = "drop_bad_reply",
+    /// Times that peers were asked where another node is.
+    PeersAsked = "peers_asked",
+    /// Times that a peer was told where another node is.
+    PeersTold = "peers_told",
+    /// Hellos to where a peer tells that a node is that is looked for.
+    ToldTried = "told_tried",
+    /// Addresses that peers told of, and that no node elsewhere has.
+    ToldRefused = "told_refused",
     /// Frames of others that this node has sent on as their list of hops says.
     Relayed = "relayed",
     /// Searches of others that it has repeated, on each link once.

@@ -267,6 +267,16 @@ pub const HINTS_MAX: usize = PATHS_MAX;
 /// Questions to an address whose answers are believed: those of a round trip or two, as a program that looks around asks one after the other.
 pub const QUESTIONS_MAX: usize = 64;
 
+/// Questions to peers for other nodes whose answers are believed: those of a few round trips. 24 bytes each.
+pub const PEERS_ASKED_MAX: usize = 64;
+
+/// Peers that are asked for other nodes: so many at once, and then one each interval, whatever is looked for. A thousand a second of 75 bytes are
+/// nothing to a network, and a job that starts looks for all of its nodes at once.
+pub(crate) const ASKED_OF_PEERS: (u32, Span) = (64, Span::ms(1));
+
+/// Times that peers are told where others are: as many as a job of 256 nodes asks of one at once.
+pub(crate) const TOLD_TO_PEERS: (u32, Span) = (256, Span::ms(1));
+
 /// Names of nodes that have asked and are not met yet: a node that asks is met within a round trip, so these are the questions of one. 80 bytes each.
 pub const NAMES_MAX: usize = 256;
 

@@ -1,6 +1,6 @@
 //! What the firmware must know of the node's links.
 
-use emp_wire::LinkAddress;
+use emp_wire::{AddressFamily, LinkAddress};
 
 use crate::limits::PATHS_MAX;
 
@@ -42,6 +42,8 @@ pub struct LinkInfo {
     pub hops_from: Option<LinkAddress>,
     /// By it come searches for nodes that are not here, on the interface of this link (`RELAY-7`); nothing else does, and nothing leaves by it.
     pub hears_for: Option<LinkIndex>,
+    /// The family of addresses that it leads to, if they mean the same at other nodes, which may be asked for them (`HELLO-11`): datagrams'.
+    pub tells: Option<AddressFamily>,
     /// The interface that it leads over: links of one share its wire, so paths by them are alternatives, and those of others are additions
     /// (`PATH-13`).
     pub interface: u8,
@@ -64,6 +66,7 @@ impl LinkInfo {
             hops_from: None,
             interface: 0,
             hears_for: None,
+            tells: None,
             beside: [None; PATHS_MAX - 1],
         }
     }

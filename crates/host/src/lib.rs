@@ -151,6 +151,7 @@ pub use links::costs::{LinkCosts, PathCosts, measure_paths};
 pub use links::error::BuildError;
 pub use links::joining::{Brings, Newcomers, Opened};
 pub use links::ladder::AutoLinks;
+pub use links::peers::listed_peers;
 pub use links::raw_frames::{PassedBy, RawFrames, RawWay};
 pub use links::want::Want;
 pub use machine::launcher::ranked_interfaces;

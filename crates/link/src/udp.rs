@@ -141,7 +141,7 @@ impl UdpLink {
             segmentation: segments,
             sums: true,
             past_ip: past_ip.is_some() && long.bytes(segments) > 0,
-            broadcast: group.is_joined(),
+            broadcast: group.is_joined() || !options.peers.is_empty(),
             privileged: false,
             address: LinkAddress::udp(opened.local),
         };
@@ -243,10 +243,10 @@ impl Link for UdpLink {
         }
     }
 
-    /// One system call at most: a caller that polls gets a lone frame for one call.
+    /// One system call at most, but for now and then: a caller that polls gets a lone frame for one call.
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[u8], &LinkAddress)) -> usize {
         if budget == 0 || (!self.holds_frames() && !self.fetch()) {
-            return 0;
+            return self.hear_group(budget, &mut Single(sink));
         }
         self.hand_up(budget, &mut Single(sink))
     }
@@ -256,33 +256,34 @@ impl Link for UdpLink {
         if self.fetching.after_long && !self.holds_frames() && budget > 0 && sink.lands() {
             match self.place_train(sink) {
                 Looked::Handed(frames) => return frames,
-                Looked::Empty => return 0,
+                Looked::Empty => return self.hear_group(budget, sink),
                 Looked::Usual => {}
             }
         }
         if budget == 0 || (!self.holds_frames() && !self.fetch()) {
-            return 0;
+            return self.hear_group(budget, sink);
         }
         stamps::tell_of_last(sink, self.socket.as_fd());
         self.hand_up(budget, sink)
     }
 
     fn readiness(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.socket.as_fd())
+        Some(self.group.readiness().unwrap_or_else(|| self.socket.as_fd()))
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> bool {
         if self.holds_frames() {
             return true;
         }
+        let on = self.group.readiness().unwrap_or_else(|| self.socket.as_fd());
         let counts = &mut self.counts;
-        let polled =
-            system::poll_until(self.socket.as_fd(), timeout, |_| counts.system_errors += 1);
+        let polled = system::poll_until(on, timeout, |_| counts.system_errors += 1);
         polled == Polled::Readable
     }
 
     /// Zero while the rest of a merged train waits in this link, where no descriptor can show it.
     fn next_due(&self) -> Option<Duration> {
+        let _ = self.group.readiness();
         self.holds_frames().then_some(Duration::ZERO)
     }
 

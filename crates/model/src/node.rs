@@ -56,6 +56,8 @@ pub struct NodeSetup {
     pub card: Card,
     /// It lives at the address of this other node, as another process of its host: each takes the frames with its tag.
     pub shares_with: Option<usize>,
+    /// The nodes that it is told of at its start, if it can't ask everyone. `None`: all.
+    pub told_of: Option<Vec<usize>>,
     /// First sequence number and first message number of all its streams: the same at all nodes of a world.
     pub first_numbers: (u32, u32),
 }
@@ -72,6 +74,7 @@ impl NodeSetup {
             pace: Pace::FAST,
             card: Card::default(),
             shares_with: None,
+            told_of: None,
             first_numbers: (0, 0),
         }
     }

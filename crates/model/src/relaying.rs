@@ -53,7 +53,7 @@ pub fn draw(
         node.profile.unreachable_after = temper.patience;
         node.shares_with = None;
         // Relays are for raw Ethernet, which has a broadcast.
-        node.links.iter_mut().for_each(|link| link.broadcast = true);
+        node.links.iter_mut().for_each(|link| (link.broadcast, link.tells) = (true, None));
     }
     let nodes = setup.nodes.len();
     let wiring = shape(nodes, prng);

@@ -2,7 +2,7 @@
 //! then the details: a swarm of different worlds finds more than many runs of one average world.
 
 use emp_firmware::{LinkInfo, Profile, Span};
-use emp_wire::{Kind, NodeId};
+use emp_wire::{AddressFamily, Kind, NodeId};
 
 use crate::faults::{FaultPlan, Rates};
 use crate::network::FabricSetup;
@@ -122,7 +122,8 @@ pub fn draw(seed: u64, options: &SwarmOptions) -> (Temper, WorldSetup, Prng) {
             profile.unreachable_after = temper.patience;
             let frame_bytes =
                 if mixed_frames { *prng.pick(&[576, 1_500, 9_000]) } else { frame_bytes };
-            let link = LinkInfo::new(frame_bytes, broadcast);
+            let tells = (!broadcast).then_some(AddressFamily::Index);
+            let link = LinkInfo { tells, ..LinkInfo::new(frame_bytes, broadcast) };
             NodeSetup {
                 id: NodeId(prng.bits() | 1),
                 profile,
@@ -132,6 +133,7 @@ pub fn draw(seed: u64, options: &SwarmOptions) -> (Temper, WorldSetup, Prng) {
                 pace: draw_pace(&mut prng, index),
                 card: Card::default(),
                 shares_with: None,
+                told_of: None,
                 first_numbers: (0, 0),
             }
         })

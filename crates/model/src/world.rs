@@ -202,11 +202,13 @@ impl World {
 
     /// Tells a node where the others are, as a launcher does, if it can't ask everyone.
     fn hint(&mut self, node: usize) {
-        let links = self.nodes[node].setup.links.clone();
+        let NodeSetup { links, told_of, .. } = self.nodes[node].setup.clone();
         let Some(firmware) = self.nodes[node].firmware.as_mut() else { return };
         for (link, _) in links.iter().enumerate().filter(|(_, link)| !link.broadcast) {
             // A launcher knows it whatever plug is out just now.
-            for peer in self.network.wired_to(Jack { node, link }) {
+            let is_told =
+                |jack: &Jack| told_of.as_ref().is_none_or(|nodes| nodes.contains(&jack.node));
+            for peer in self.network.wired_to(Jack { node, link }).into_iter().filter(is_told) {
                 let address = self.network.link_address(peer.node, peer.link);
                 firmware.hint(self.ids[peer.node], LinkIndex(link as u8), address);
             }

@@ -1,7 +1,7 @@
 //! What may follow the name in a `hello` (`HELLO-6`) and the words of an `ack` (`ACK-10`): items of type, length and value, of which a receiver
 //! skips those that it does not know. So a later version can say more to nodes that speak this one.
 
-use crate::{LinkAddress, Reason};
+use crate::{LinkAddress, NodeId, Reason};
 
 /// Ends the list: what is behind it are the zeros of a hello that tries a length (`LIMIT-2`).
 const END: u8 = 0;
@@ -11,6 +11,8 @@ const ADDRESS: u8 = 1;
 const LENGTH: u8 = 2;
 /// What of the sender's name does not fit its place (`HELLO-9`).
 const NAME: u8 = 3;
+/// Another node: its identity alone asks where it is, and with an address tells that (`HELLO-10`).
+const OTHER: u8 = 4;
 /// Bytes of type and length.
 pub(crate) const HEAD_BYTES: usize = 2;
 /// Bytes of an item of that type.
@@ -81,5 +83,30 @@ pub(crate) fn emit_name(rest: &[u8], into: &mut [u8]) -> usize {
     let end = HEAD_BYTES + rest.len();
     into[..HEAD_BYTES].copy_from_slice(&[NAME, rest.len() as u8]);
     into[HEAD_BYTES..end].copy_from_slice(rest);
+    end
+}
+
+/// Another node, and where it is told to be, if it is. `None`: the item tells something else, or in another form.
+pub(crate) fn other(kind: u8, value: &[u8]) -> Option<(NodeId, Option<LinkAddress>)> {
+    let (node, place) = value.split_first_chunk().filter(|_| kind == OTHER)?;
+    let node = NodeId(u64::from_be_bytes(*node));
+    let place = match place.split_first() {
+        Some((family, bytes)) => Some(LinkAddress::told(*family, bytes)?),
+        None => None,
+    };
+    (node != NodeId::ANY).then_some((node, place))
+}
+
+/// Writes an item that asks for another node, or tells where it is; returns its bytes.
+pub(crate) fn emit_other(node: NodeId, place: Option<LinkAddress>, into: &mut [u8]) -> usize {
+    let mut end = HEAD_BYTES + 8;
+    into[HEAD_BYTES..end].copy_from_slice(&node.0.to_be_bytes());
+    if let Some(place) = place {
+        let bytes = place.bytes();
+        into[end] = place.family() as u8;
+        into[end + 1..end + 1 + bytes.len()].copy_from_slice(bytes);
+        end += 1 + bytes.len();
+    }
+    into[..HEAD_BYTES].copy_from_slice(&[OTHER, (end - HEAD_BYTES) as u8]);
     end
 }

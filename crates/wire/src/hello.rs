@@ -17,12 +17,21 @@ const NAME_FRONT_BYTES: usize = 32;
 const TOLD_BYTES_MAX: usize = 2 + 1 + 16 + 2 + 4;
 /// Addresses of the sender on other links that one hello tells.
 pub const TOLD_MAX: usize = 3;
+/// Addresses of another node that one answer tells.
+pub const KNOWN_MAX: usize = 3;
+/// Bytes of the longest item that tells one: type, length, identity, family, IPv6 address, port, scope.
+const KNOWN_BYTES_MAX: usize = 2 + 8 + 1 + 16 + 2 + 4;
 /// Bytes of the largest body.
 pub const HELLO_BODY_BYTES_MAX: usize = HELLO_BYTES
     + NAME_BYTES_MAX
     + extension::HEAD_BYTES
     + extension::LENGTH_ITEM_BYTES
     + TOLD_MAX * TOLD_BYTES_MAX;
+// Of another node tells only who has neither name nor addresses of its own in that hello.
+const _: () = assert!(
+    HELLO_BYTES + extension::LENGTH_ITEM_BYTES + KNOWN_MAX * KNOWN_BYTES_MAX
+        <= HELLO_BODY_BYTES_MAX
+);
 
 /// What the word of a `hello-reply` tells of the `hello` that it answers (`HELLO-8`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,6 +72,10 @@ pub struct Hello {
     pub largest: Largest,
     /// Where who hears this on one link reaches the sender on others (`PATH-1`): those that are there first.
     told: [Option<LinkAddress>; TOLD_MAX],
+    /// Another node that is asked for, or told of (`HELLO-10`); [`NodeId::ANY`]: none is.
+    other: NodeId,
+    /// Where that is.
+    known: [Option<LinkAddress>; KNOWN_MAX],
     name_bytes: u8,
     name: [u8; NAME_BYTES_MAX],
 }
@@ -88,6 +101,8 @@ impl Hello {
             features: 0,
             largest: largest.into(),
             told,
+            other: NodeId::ANY,
+            known: [None; KNOWN_MAX],
             name_bytes,
             name: bytes,
         }
@@ -99,6 +114,32 @@ impl Hello {
         let mut told = [None; TOLD_MAX];
         told.iter_mut().zip(addresses).for_each(|(place, address)| *place = Some(address));
         Self { told, ..self }
+    }
+
+    /// The same about another node, without name and addresses of the sender: it asks where that is, or tells it, if there are addresses, the
+    /// first [`KNOWN_MAX`] of them (`HELLO-10`).
+    #[must_use]
+    pub fn about(self, other: NodeId, addresses: impl Iterator<Item = LinkAddress>) -> Self {
+        let mut known = [None; KNOWN_MAX];
+        known.iter_mut().zip(addresses).for_each(|(place, address)| *place = Some(address));
+        Self {
+            other,
+            known,
+            told: [None; TOLD_MAX],
+            name_bytes: 0,
+            name: [0; NAME_BYTES_MAX],
+            ..self
+        }
+    }
+
+    /// Another node that is asked for or told of.
+    pub fn other(&self) -> Option<NodeId> {
+        Some(self.other).filter(|other| *other != NodeId::ANY)
+    }
+
+    /// Where that is, as the sender tells.
+    pub fn known(&self) -> impl Iterator<Item = LinkAddress> {
+        self.known.into_iter().flatten()
     }
 
     /// The same with as much of the name as stands in the fixed place, for the shortest frames.
@@ -143,6 +184,12 @@ impl Hello {
         for address in self.addresses() {
             end += extension::emit_address(address, &mut into[end..]);
         }
+        if let Some(other) = self.other() {
+            let asks = self.known.iter().all(Option::is_none);
+            for place in self.known().map(Some).chain(asks.then_some(None)) {
+                end += extension::emit_other(other, place, &mut into[end..]);
+            }
+        }
         end
     }
 
@@ -163,6 +210,8 @@ impl Hello {
         }
         let mut told = [None; TOLD_MAX];
         let mut places = told.iter_mut();
+        let (mut other, mut known) = (NodeId::ANY, [None; KNOWN_MAX]);
+        let mut known_places = known.iter_mut();
         let mut this_link = 0;
         for item in Extensions::of(&body[HELLO_BYTES + name_bytes..]) {
             let (kind, value) = item?;
@@ -178,6 +227,16 @@ impl Hello {
             {
                 *place = Some(address);
             }
+            if let Some((node, address)) = extension::other(kind, value)
+                && (other == NodeId::ANY || other == node)
+            {
+                other = node;
+                if address.is_some()
+                    && let Some(place) = known_places.next()
+                {
+                    *place = address;
+                }
+            }
         }
         Ok(Self {
             node,
@@ -185,6 +244,8 @@ impl Hello {
             nonce: u64_at(body, 16),
             features: u32_at(body, 24),
             told,
+            other,
+            known,
             largest: Largest::new(u16_at(body, 28), this_link),
             name_bytes: name_bytes as u8,
             name,

@@ -48,7 +48,9 @@ pub use header::{
     Flags, Frames, Header, Kind, ShortRest, VERSION, begin_checksum, checksum_of, frames,
     head_checksum, store_checksum, verify, verify_unsummed,
 };
-pub use hello::{HELLO_BODY_BYTES_MAX, HELLO_BYTES, Hello, NAME_BYTES_MAX, ReplyWord, TOLD_MAX};
+pub use hello::{
+    HELLO_BODY_BYTES_MAX, HELLO_BYTES, Hello, KNOWN_MAX, NAME_BYTES_MAX, ReplyWord, TOLD_MAX,
+};
 pub use identity::{Epoch, NodeId, destination_tag_of};
 pub use largest::Largest;
 pub use message::{
@@ -72,6 +74,8 @@ pub use target::{TARGET_BYTES, Target};
 pub const ETHERTYPE_DEFAULT: u16 = 0x88B5;
 /// UDP port of EMP frames unless configured otherwise.
 pub const UDP_PORT_DEFAULT: u16 = 51966;
+/// UDP port of the multicast groups in which nodes look for each other (`HELLO-5`): another one than theirs, as all of a machine share it.
+pub const UDP_PORT_GROUP: u16 = 51965;
 /// Bytes of the common header that every frame starts with (`FRAME-1`).
 pub const HEADER_BYTES: usize = 32;
 /// Bytes of the longest frame of a link that carries a frame in several datagrams (`LONG-1`): the header and 15 pages of 4 KB.

@@ -65,7 +65,10 @@ fn hello() -> impl Strategy<Value = Hello> {
             let largest = Largest::new(frame_bytes_max, features as u16);
             let mut hello = Hello::new(NodeId(node), NodeId(target), nonce, largest, &name);
             hello.features = features;
-            hello.with_addresses(told.into_iter())
+            match features % 3 {
+                0 => hello.about(NodeId(nonce | 1), told.into_iter()),
+                _ => hello.with_addresses(told.into_iter()),
+            }
         },
     )
 }
@@ -108,6 +111,40 @@ fn extensions_from_the_future_are_passed_over() {
     // More addresses than there is room for.
     let many = [fixed, first, second, second, second, second].concat();
     assert_eq!(Hello::parse(&many).map(|read| read.addresses().count()), Ok(TOLD_MAX));
+}
+
+/// What is asked or told of another node (`HELLO-10`): of one node, whose identity is not 0, so many addresses, in the forms that are known.
+#[test]
+fn what_is_told_of_another_node_is_read_in_bounds() {
+    let told = [1, 2, 3, 4].map(|host| LinkAddress::udp(([10, 1, 2, host], 51_966).into()));
+    let plain = Hello::new(NodeId(7), NodeId(8), 9, 1472, "seven");
+    let mut body = [0; HEAD_BYTES_MAX];
+    let fixed = plain.about(NodeId::ANY, [].into_iter()).emit(&mut body);
+    let fixed = body[..fixed].to_vec();
+    let mut item = |node, address: Option<LinkAddress>| {
+        let end = plain.about(NodeId(node), address.into_iter()).emit(&mut body);
+        body[fixed.len()..end].to_vec()
+    };
+    let asks = item(5, None);
+    let tells = told.map(|address| item(5, Some(address)));
+    let [one, two, three, four] = tells.each_ref().map(Vec::as_slice);
+    let of_another = item(6, Some(told[0]));
+    let read = |items: &[&[u8]]| {
+        let hello = Hello::parse(&[&fixed[..], &items.concat()].concat()).unwrap();
+        (hello.other(), hello.known().collect::<Vec<_>>())
+    };
+    assert_eq!(read(&[]), (None, vec![]));
+    assert_eq!(read(&[&asks]), (Some(NodeId(5)), vec![]));
+    assert_eq!(read(&[one, two, three, four]), (Some(NodeId(5)), told[..3].to_vec()));
+    assert_eq!(read(&[one, &of_another, two]), (Some(NodeId(5)), told[..2].to_vec()));
+    assert_eq!(read(&[&asks, one]), (Some(NodeId(5)), told[..1].to_vec()));
+    // Of no node, half an identity, of an unknown family, an address that is too short: as if they were not there.
+    let nobody = [&[4, 15][..], &[0; 8], &one[10..]].concat();
+    let family = [&[4, 11][..], &one[2..10], &[99, 1, 2]].concat();
+    for strange in [&nobody[..], &[4, 7, 0, 0, 0, 0, 0, 0, 5], &family, &[4, 0]] {
+        assert_eq!(read(&[strange, one]), (Some(NodeId(5)), told[..1].to_vec()), "{strange:?}");
+    }
+    assert_eq!(Hello::parse(&[&fixed[..], &one[..12]].concat()), Err(Reason::BodyShort));
 }
 
 /// Type, length, family, IPv4 address, port.

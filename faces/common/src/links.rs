@@ -113,9 +113,8 @@ impl<'a> Opening<'a> {
         if way.kind == Kind::Shm {
             return Ok(());
         }
-        let past_ip = settings.udp_past_ip();
         let all: Vec<_> = std::iter::once(&way.interface).chain(&way.together).collect();
-        let link = match open_udp((way, &all), self.node, port, past_ip) {
+        let link = match open_udp((way, &all), settings, self.node, port) {
             Ok(link) => link,
             Err(error) if self.mac.is_some() && !needs_port => {
                 let whom = "processes of this machine, and nodes that have no raw frames,";
@@ -127,7 +126,7 @@ impl<'a> Opening<'a> {
         self.udp = Some(link.local_address());
         self.udp_link = Some(self.add(link));
         for other in way.each_together().filter(|other| other.ip().is_some()) {
-            match open_udp((&other, &all), self.node, 0, past_ip) {
+            match open_udp((&other, &all), settings, self.node, 0) {
                 Ok(link) => drop(self.add(link)),
                 Err(error) => {
                     let name = &other.interface.name;
@@ -211,14 +210,15 @@ pub(crate) fn open_raw(
 /// The datagrams of one interface, of `all` that the node uses.
 pub(crate) fn open_udp(
     (way, all): (&Way, &[&Interface]),
+    settings: &Settings,
     node: NodeId,
     port: u16,
-    past_ip: bool,
 ) -> Result<UdpLink, LinkError> {
     let mut options = UdpOptions::new(node.destination_tag());
     // An interface without an address still has processes of this machine to reach.
     options.bind = Some(way.ip().unwrap_or(Ipv4Addr::LOCALHOST.into()));
-    (options.port, options.past_ip) = (port, past_ip);
+    (options.port, options.past_ip) = (port, settings.udp_past_ip());
+    options.peers.clone_from(&settings.peers);
     options.by_own_interface = all.iter().any(|other| way.interface.shares_subnet(other));
     UdpLink::open(&options)
 }

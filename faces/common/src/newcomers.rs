@@ -47,8 +47,8 @@ impl Newcomers for FaceNewcomers {
         }
         if brings.socket {
             let others: Vec<_> = others.iter().collect();
-            let past_ip = self.settings.udp_past_ip();
-            self.take(open_udp((&way, &others), self.node, 0, past_ip), &mut opened);
+            let socket = open_udp((&way, &others), &self.settings, self.node, 0);
+            self.take(socket, &mut opened);
         }
         opened
     }

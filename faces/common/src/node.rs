@@ -336,6 +336,45 @@ mod tests {
         }
     }
 
+    /// On datagrams alone, between hosts whose nodes are at ports of their own: one is found where it is listed, the other by asking that one.
+    #[test]
+    fn nodes_that_no_address_leads_to_are_found_where_they_are_listed() {
+        const LONG: Duration = Duration::from_secs(60);
+        let Some(lab) = emp_testing::lab::Lab::build(1500) else { return };
+        let set = |name: &str| {
+            let value = match name {
+                "LINK" => "udp",
+                "PEERS" => "10.77.0.1:6100",
+                _ => return None,
+            };
+            Some(crate::settings::Set { variable: name.into(), value: value.into() })
+        };
+        let settings = Settings::read(set).unwrap();
+        let start = |side, node, udp_port| {
+            lab.inside(side, || {
+                let way = crate::ways::ways(&settings).into_iter().next().expect("a cable");
+                let identity = Identity {
+                    node: NodeId(node),
+                    name: String::new(),
+                    udp_port,
+                    needs_port: true,
+                };
+                FaceNode::start(&way, &settings, identity).expect("anyone may")
+            })
+        };
+        let faces = [start(0, 71, 6100), start(0, 72, 6101), start(1, 73, 6102)];
+        let tell = |from: &FaceNode, to: &FaceNode| {
+            let ends = [from, to].map(|face| face.node.endpoint(1).unwrap());
+            let receive = ends[1].receive(emp_host::Selector::bits(5), vec![0; 5]).unwrap();
+            let sent = ends[0].send((to.node.id(), 1), 5, "hello");
+            sent.unwrap().wait(LONG).expect("it is found");
+            assert_eq!(receive.wait(LONG).unwrap().buffer, b"hello");
+        };
+        for (from, to) in [(1, 0), (2, 0), (1, 2), (2, 1)] {
+            tell(&faces[from], &faces[to]);
+        }
+    }
+
     #[test]
     fn a_node_that_needs_its_port_is_none_without() {
         let taken = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();

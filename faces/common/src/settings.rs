@@ -1,11 +1,12 @@
 //! What users can set: `EMP_…` in the environment, the same for all faces (`docs/guide/settings.md`).
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use emp_host::limits::INTERFACES_MAX;
 use emp_host::limits::{INCOMING_MOST, OPERATIONS_MAX, OPERATIONS_MIN};
-use emp_host::{Board, Integrity, Profile, Span, WaitMode, Want};
+use emp_host::{Board, Integrity, Profile, Span, WaitMode, Want, listed_peers};
 use emp_link::FaultPlan;
 
 /// How long closing waits for acknowledgements at most, unless said otherwise. Peers that have ended say goodbye, so this
@@ -26,7 +27,7 @@ const TIMEOUT_MAX_MS: u64 = 3_600_000;
 const COLLECTIONS: std::ops::RangeInclusive<u32> = 1..=65_535;
 
 /// What there is to set: the name without `EMP_`, and what it does.
-pub const SETTINGS: [(&str, &str); 17] = [
+pub const SETTINGS: [(&str, &str); 18] = [
     (
         "LINK",
         "Links to use: auto, packet (raw Ethernet frames), lent (the same by a socket that the service empd lends; packet takes one where there is no privilege), empd (the same through that service), xdp (the same through AF_XDP, for one process an interface; others get packet), udp, or shm (processes of this machine only); auto takes packet, else lent, else empd, and has udp beside it, and shm for the processes of this machine, as packet and xdp have (default: auto)",
@@ -42,6 +43,10 @@ pub const SETTINGS: [(&str, &str); 17] = [
     (
         "INTERFACE",
         "Network interfaces to use one at a time, best first, separated by commas: each is offered as a card of its own (default: INTERFACES, offered as one)",
+    ),
+    (
+        "PEERS",
+        "Where nodes that no address leads to are looked for by datagrams, separated by commas: host, host:port, [IPv6]:port, names with all their addresses, @FILE with such lines; at most 256 addresses (default: nowhere)",
     ),
     ("NAME", "Name of this machine, as others know it (default: its host name)"),
     ("PROFILE", "Protocol parameters: default, emp2001, openmx, or vmmc2 (default: default)"),
@@ -99,6 +104,8 @@ pub struct Settings {
     pub interfaces: Vec<String>,
     /// Each of them is offered by itself, and not one node on all.
     pub apart: bool,
+    /// Where nodes may be found by datagrams.
+    pub peers: Vec<SocketAddr>,
     /// What to call this machine, if not by its own name.
     pub name: Option<String>,
     /// Protocol parameters, `EAGER` and `TIMEOUT` included.
@@ -165,6 +172,7 @@ impl Settings {
                 none if none.is_empty() => apart.into_iter().map(Into::into).collect(),
                 together => together,
             },
+            peers: peers(look("PEERS"))?,
             name: Some(name).filter(|name| !name.is_empty()),
             profile: profile(&look)?,
             timeout_variable: look("TIMEOUT")
@@ -189,6 +197,12 @@ fn together(set: Option<Set>) -> Result<Vec<String>, String> {
         ));
     }
     Ok(names)
+}
+
+/// Addresses of a list. Names are looked up.
+fn peers(set: Option<Set>) -> Result<Vec<SocketAddr>, String> {
+    let Some(Set { variable, value }) = set else { return Ok(Vec::new()) };
+    listed_peers(&value).map_err(|problem| format!("{variable}={value}: {problem}"))
 }
 
 /// One of these words; what stands for it, or for an empty text.
@@ -309,6 +323,9 @@ mod tests {
         assert_eq!(with("INTERFACE", "a, b,").unwrap().interfaces, ["a", "b"]);
         assert_eq!(with("NAME", " ann ").unwrap().name.as_deref(), Some("ann"));
         assert_eq!(with("NAME", "").unwrap().name, None);
+        let peers = with("PEERS", "10.0.0.1, [fd00::2]:9").unwrap().peers;
+        assert_eq!(peers, ["10.0.0.1:51966", "[fd00::2]:9"].map(|at| at.parse().unwrap()));
+        assert!(with("PEERS", "").unwrap().peers.is_empty());
         assert_eq!(with("PROFILE", "openmx").unwrap().profile.name, "openmx");
         assert_eq!(with("FAULT", "drop:0.01").unwrap().fault.unwrap().drop, 0.01);
         let patient = Profile {
@@ -373,6 +390,7 @@ mod tests {
             matches!(name, "LINK" | "BOARD").then_some(set)
         };
         assert!(Settings::read(both).unwrap_err().starts_with("EMP_LINK=udp: an engine in empd"));
+        assert!(with("PEERS", ":7").unwrap_err().starts_with("EMP_PEERS=:7: `:7` is no host"));
         assert!(with("TIMEOUT", "7").unwrap_err().starts_with("EMP_TIMEOUT=7: must be 50"));
     }
 }

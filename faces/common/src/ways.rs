@@ -221,6 +221,7 @@ mod tests {
             board: emp_host::Board::Inline { guardian: true },
             interfaces,
             apart,
+            peers: Vec::new(),
             name: None,
             profile: Profile::DEFAULT,
             timeout_variable: String::new(),

@@ -24,8 +24,8 @@ use crate::transmit::TransmitBatch;
 /// LAN answers though one of the two is lost.
 pub(crate) const HINTS_ALONE: u32 = 2;
 
-/// Of the times that a node is asked for, one in so many also asks beyond relays, after those that are a power of two: every 0.8 s, as each
-/// costs two frames a cable.
+/// Of the times that a node is asked for, one in so many also asks beyond relays, and peers, after those that are a power of two: every 0.8 s, as
+/// each costs two frames a cable.
 const BEYOND_EVERY: u32 = 8;
 
 impl Firmware {
@@ -84,8 +84,11 @@ impl Firmware {
         self.names.note(hello.node, hello.name());
         let known = self.peers.peek(hello.node);
         let whom = (hello.node, hello.node.destination_tag());
+        let whence = (link, from);
+        let other = known.and_then(|asker| self.may_tell(now, (asker, header), whence, hello));
         let reply = Contact {
             kind: Kind::HelloReply,
+            other: other.unwrap_or(NodeId::ANY),
             destination_epoch: header.source_epoch.check(),
             word: self.peers.units.answer(link, arrived_bytes),
             ..Contact::hello((link, from), whom, hello.nonce, self.local_epoch(known))
@@ -164,6 +167,7 @@ impl Firmware {
         if self.answers_for_size(now, (peer, current), header, hello)
             || current && self.answers_doubt(now, peer, link, hello.nonce)
             || current && self.answers_for_long(now, peer, header, hello)
+            || current && self.answers_for_other(peer, from, hello)
             || current && self.answers_for_path(now, peer, (link, from), header, hello)
         {
             return Ok(());
@@ -409,7 +413,12 @@ impl Firmware {
                     self.ask_peer(LinkIndex(i as u8), LinkAddress::EVERYONE, peer);
                 }
             }
-            self.search_beyond(peer, asked);
+            // Not the first time, as whoever is near has not answered yet.
+            let turn = asked.is_power_of_two() || asked > 0 && asked.is_multiple_of(BEYOND_EVERY);
+            self.search_beyond(peer, asked, turn);
+            if turn {
+                self.ask_acquaintances(now, peer);
+            }
             // Wherever it was met by another link, whether that path is up or not, and wherever it is said to be.
             let met = self.peers.known_places(peer).into_iter().skip(1);
             let met = met.filter(|place| !hints.contains(place)).collect::<Vec<_>>();
@@ -420,9 +429,8 @@ impl Firmware {
     }
 
     /// Asks relays for a node that is not found among neighbours (`RELAY-4`, `RELAY-10`, V26), the more seldom the longer it takes.
-    fn search_beyond(&mut self, peer: u32, asked: u32) {
+    fn search_beyond(&mut self, peer: u32, asked: u32, turn: bool) {
         let behind = self.peers.is_behind_relays(peer);
-        let turn = asked.is_power_of_two() || asked > 0 && asked.is_multiple_of(BEYOND_EVERY);
         if !(turn || asked == 0 && behind) {
             return;
         }
@@ -464,7 +472,11 @@ impl Firmware {
             // Those of Ethernet are found by asking everyone.
             let addresses = beside.map(|(_, address)| address);
             let addresses = addresses.filter(|address| address.family() != AddressFamily::Mac);
-            let hello = hello.with_addresses(addresses.take(told));
+            let hello = match contact.other {
+                NodeId::ANY => hello.with_addresses(addresses.take(told)),
+                other if contact.kind == Kind::Hello => hello.about(other, [].into_iter()),
+                other => hello.about(other, self.whereabouts(other, &contact.to).take(told)),
+            };
             let body = |into: &mut [u8]| hello.emit(into);
             let (hop, header) = ((contact.link, &contact.to), contact.header(own));
             if contact.to.is_behind_relays()

@@ -1,6 +1,7 @@
 //! The firmware as its caller sees it: posts, events, actions, getters.
 
 pub(crate) mod absence;
+mod acquaintances;
 mod assembly;
 mod cancelling;
 mod carrier;
@@ -35,6 +36,7 @@ use crate::cross::Cross;
 use crate::descriptor::{
     ClaimId, Completion, OpId, PostError, ProbeInfo, ReceiveDescriptor, Selector, Status,
 };
+use crate::engine::acquaintances::Acquaintances;
 use crate::engine::assembly::Assembly;
 use crate::engine::carrier::Carriers;
 use crate::engine::ended::Silent;
@@ -132,6 +134,8 @@ pub struct Firmware {
     pub(crate) carriers: Carriers,
     /// What relays bring, and what is sent on for others.
     pub(crate) relays: Relays,
+    /// Peers that were asked where others are.
+    pub(crate) acquaintances: Acquaintances,
 }
 
 impl Firmware {
@@ -172,6 +176,7 @@ impl Firmware {
             doubted: VecDeque::new(),
             carriers: Carriers::default(),
             relays: Relays::new(),
+            acquaintances: Acquaintances::new(),
         }
     }
 

@@ -10,8 +10,8 @@ use crate::descriptor::PostError;
 use crate::engine::Firmware;
 use crate::limits::{
     ASSEMBLIES_MAX, DISCOVERIES_MAX, EVENTS_MAX, FORMER_MAX, FURTHER_PATHS_MAX, HOP_LISTS_MAX,
-    LONG_QUESTIONS_MAX, NAMES_MAX, PEERS_MAX, QUESTIONS_MAX, REPLIES_MAX, SEARCHES_SEEN_MAX,
-    SEEKS_MAX, SIZE_SEARCHES_MAX, TRANSIT_FRAMES_MAX,
+    LONG_QUESTIONS_MAX, NAMES_MAX, PEERS_ASKED_MAX, PEERS_MAX, QUESTIONS_MAX, REPLIES_MAX,
+    SEARCHES_SEEN_MAX, SEEKS_MAX, SIZE_SEARCHES_MAX, TRANSIT_FRAMES_MAX,
 };
 
 impl Firmware {
@@ -32,6 +32,7 @@ impl Firmware {
             Holding::lasting("lists of hops", self.peers.hop_lists.len(), HOP_LISTS_MAX),
             Holding::lasting("paths of long frames", self.peers.units.len(), FURTHER_PATHS_MAX),
             Holding::lasting("questions to addresses", self.routes.questions(), QUESTIONS_MAX),
+            Holding::lasting("questions to peers", self.acquaintances.len(), PEERS_ASKED_MAX),
             Holding::lasting("nodes with hints", self.routes.hinted(), DISCOVERIES_MAX),
             Holding::lasting("names of askers", self.names.len(), NAMES_MAX),
             Holding::lasting("former epochs", self.former.len(), FORMER_MAX),

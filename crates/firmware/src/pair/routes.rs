@@ -28,6 +28,8 @@ pub(crate) struct Contact {
     pub(crate) word: u32,
     /// Bytes that the frame shall have at least.
     pub(crate) frame_bytes: u16,
+    /// Another node that it asks for, or tells of (`HELLO-10`); [`NodeId::ANY`]: none.
+    pub(crate) other: NodeId,
 }
 
 impl Contact {
@@ -49,6 +51,7 @@ impl Contact {
             destination_epoch: 0,
             word: 0,
             frame_bytes: 0,
+            other: NodeId::ANY,
         }
     }
 

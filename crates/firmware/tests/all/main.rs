@@ -1,6 +1,7 @@
 //! All tests of the engine, in one program: each program of its own would compile the engine anew.
 
 mod ack_intake;
+mod acquaintances;
 mod ahead;
 mod batches;
 mod bounds;

@@ -109,7 +109,7 @@ pub(crate) fn abilities(link: &Capabilities) -> String {
         if link.past_ip { ", long frames past IP to neighbours" } else { "" },
         match (link.broadcast, link.kind) {
             (false, _) => "",
-            (true, "udp") => ", finds nodes by multicast",
+            (true, "udp") => ", finds nodes where it is told or by multicast",
             (true, _) => ", finds nodes by broadcast",
         },
     )

@@ -285,7 +285,6 @@ fn udp(
         && auto.udp_port == UDP_PORT_DEFAULT;
     // Beside raw frames it carries the bulk of the same cables: a socket on all addresses does not know their MTU.
     options.mtu = mtu;
-    let has_peers = !options.peers.is_empty();
     let mut opened = UdpLink::open(&options);
     // The usual port is a convenience, so that peers need not be told; a second node of a machine does without.
     if let Err(error) = &opened
@@ -297,8 +296,8 @@ fn udp(
         options.port = 0;
         opened = UdpLink::open(&options);
     }
-    let looks = opened.as_ref().is_ok_and(|link| link.capabilities().broadcast);
-    take(opened, has_peers || looks, auto.want == Want::Udp, choice, chosen)
+    let asks = opened.as_ref().is_ok_and(|link| link.capabilities().broadcast);
+    take(opened, asks, auto.want == Want::Udp, choice, chosen)
 }
 
 /// Beside the ladder: memory shared with the other nodes of this machine. Hosts made of namespaces are other machines,

@@ -20,14 +20,18 @@ const FILE_BYTES_MAX: u64 = 64 << 10;
 /// It makes no sense: a line for the user.
 pub(crate) fn asked_for() -> Result<Vec<SocketAddr>, String> {
     match std::env::var(VARIABLE) {
-        Ok(list) => of(&list).map_err(|problem| format!("{VARIABLE}={list}: {problem}")),
+        Ok(list) => listed_peers(&list).map_err(|problem| format!("{VARIABLE}={list}: {problem}")),
         Err(_) => Ok(Vec::new()),
     }
 }
 
 /// The addresses of a list: `host`, `host:port`, `[IPv6]:port`, separated by commas; `fe80::1%eth0` for an address that is valid on one link only; all
 /// addresses of a name in DNS; `@FILE` for the lines of a file, in which `#` begins a remark.
-fn of(list: &str) -> Result<Vec<SocketAddr>, String> {
+///
+/// # Errors
+///
+/// It makes no sense: a line for the user.
+pub fn listed_peers(list: &str) -> Result<Vec<SocketAddr>, String> {
     let mut found = Vec::new();
     for item in items(list) {
         match item.strip_prefix('@') {
@@ -126,7 +130,7 @@ mod tests {
     use super::*;
 
     fn show(list: &str) -> Vec<String> {
-        of(list).unwrap().iter().map(ToString::to_string).collect()
+        listed_peers(list).unwrap().iter().map(ToString::to_string).collect()
     }
 
     #[test]
@@ -150,7 +154,7 @@ mod tests {
         let list = format!("@{},10.0.0.5", file.display());
         assert_eq!(show(&list).len(), 5);
         std::fs::write(&file, "10.0.0.1\n10.0.0.2:x\n").unwrap();
-        let error = of(&list).unwrap_err();
+        let error = listed_peers(&list).unwrap_err();
         assert!(error.contains("peers: ") && error.contains("`x` is no port"), "{error}");
     }
 
@@ -168,11 +172,11 @@ mod tests {
             ("@/nowhere/peers", "cannot be read"),
             ("no.such.host.invalid", "no known host"),
         ] {
-            let error = of(list).unwrap_err();
+            let error = listed_peers(list).unwrap_err();
             assert!(error.contains(said) && !error.contains('\n'), "{list}: {error}");
         }
         let many: Vec<_> =
             (0..=PEERS_MAX).map(|n| format!("10.1.{}.{}", n / 256, n % 256)).collect();
-        assert!(of(&many.join(",")).unwrap_err().contains("more than"));
+        assert!(listed_peers(&many.join(",")).unwrap_err().contains("more than"));
     }
 }

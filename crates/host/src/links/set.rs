@@ -47,7 +47,17 @@ pub(crate) fn info(link: &dyn Link, asks_everyone: bool) -> LinkInfo {
     let long_frames = has_long_frames(capabilities);
     let sums = capabilities.sums;
     let hops_from = is_ring(capabilities).then_some(capabilities.address);
-    LinkInfo { reads_memory, segments, sums, long_frames, long_frames_held, hops_from, ..info }
+    let tells = (capabilities.kind == "udp").then(|| capabilities.address.family());
+    LinkInfo {
+        reads_memory,
+        segments,
+        sums,
+        long_frames,
+        long_frames_held,
+        hops_from,
+        tells,
+        ..info
+    }
 }
 
 /// Tells firmware for which link each of a relay's links for searches hears: that of the same interface.

@@ -56,7 +56,7 @@ pub struct UdpOptions {
     /// All leaves by the interface that has the address of `bind`, whatever the kernel's routes say: for a node that has links on several interfaces of
     /// one subnet. Who is not reached by that interface is not reached by this link.
     pub by_own_interface: bool,
-    /// On all addresses: frames to everyone go to a multicast group of the local network as well, and at the usual port those of others are heard.
+    /// On all addresses: frames to everyone go to a multicast group of the local network as well, and those of others are heard, at any port.
     pub multicast: bool,
 }
 

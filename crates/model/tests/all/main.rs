@@ -2,6 +2,7 @@
 //! a process's memory or instructions are programs of their own.
 
 mod absence;
+mod acquaintances;
 mod cables;
 mod carrier;
 mod delivery;

@@ -79,8 +79,9 @@ fn decode_body<'a>(header: &Header, body: &'a [u8]) -> Result<(Value, &'a [u8]),
             let hello = Hello::parse(body)?;
             let addresses = hello
                 .addresses()
+                .chain(hello.known())
                 .map(|told| json!({ "family": told.family() as u8, "bytes": hex(told.bytes()) }));
-            let fields = json!({
+            let mut fields = json!({
                 "node": id(hello.node),
                 "target": id(hello.target),
                 "nonce": format!("{:#018x}", hello.nonce),
@@ -90,6 +91,9 @@ fn decode_body<'a>(header: &Header, body: &'a [u8]) -> Result<(Value, &'a [u8]),
                 "name": hello.name(),
                 "addresses": addresses.collect::<Vec<_>>(),
             });
+            if let Some(other) = hello.other() {
+                fields["other"] = id(other).into();
+            }
             (fields, whole)
         }
         Kind::Message => {

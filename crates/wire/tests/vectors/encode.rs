@@ -95,7 +95,11 @@ fn encode_body(kind: Kind, body: &Value) -> Vec<u8> {
             let (target, nonce) = (NodeId(field(body, "target")), field(body, "nonce"));
             let mut hello = Hello::new(node(), target, nonce, largest(), name);
             hello.features = field(body, "features");
-            hello.with_addresses(told).emit(&mut into)
+            let hello = match body.get("other") {
+                Some(_) => hello.about(NodeId(field(body, "other")), told),
+                None => hello.with_addresses(told),
+            };
+            hello.emit(&mut into)
         }
         Kind::Message => {
             let message = Message {

@@ -2,6 +2,7 @@
 
 mod lab_support;
 
+use emp_host::{AutoLinks, Board, Node, Want};
 use lab_support::*;
 use serde_json::Value;
 
@@ -241,4 +242,58 @@ fn every_pair_of_a_ring_is_verified() {
     let pairs: std::collections::HashSet<String> =
         rows.iter().map(|row| row["pair"].to_string()).collect();
     assert_eq!((rows.len(), pairs.len()), (6, 6));
+}
+
+/// `emp route --trace` of a node on a host of a lab, as programs read it.
+fn traced(name: &str, node: &str) -> Vec<Value> {
+    let route = [env!("CARGO_BIN_EXE_emp"), "route", node, "--trace", "--json"];
+    let output = inside(name, "emp-a", &route);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+    value["ways"].as_array().unwrap().clone()
+}
+
+#[test]
+fn who_is_on_the_way_is_shown_cable_by_cable() {
+    if !is_root() {
+        return;
+    }
+    let name = unique('t');
+    let _cleanup = Cleanup(&name);
+    up(&name, &["--hosts", "4", "--topology", "ring"]);
+    let start = |host: &str, node: &str| {
+        let auto = AutoLinks { want: Want::Packet, memory: false, ..AutoLinks::default() };
+        let node = Node::builder().name(node).auto_links(auto).board(Board::Thread);
+        emp_testing::lab::inside(&format!("emp-{name}-{host}"), || node.start().unwrap())
+    };
+    let _nodes = [start("b", "beside"), start("c", "corner")];
+    for (node, cables) in [("beside", 1), ("corner", 2)] {
+        let ways = traced(&name, node);
+        assert!(!ways.is_empty(), "{node}");
+        let mut shortest = usize::MAX;
+        for way in &ways {
+            assert!(["emp0", "emp1"].contains(&way["interface"].as_str().unwrap()), "{way}");
+            let stages = way["stages"].as_array().unwrap();
+            shortest = shortest.min(stages.len());
+            for stage in stages {
+                assert!(stage["round_trip_us"].as_f64().unwrap() > 0.0, "{way}");
+                assert!(stage["address"].is_string() && stage["node"].is_string(), "{way}");
+            }
+            let names: Vec<_> =
+                stages.iter().map(|stage| stage["name"].as_str().unwrap()).collect();
+            let (last, relays) = names.split_last().unwrap();
+            assert!(*last == node && !relays.contains(&node), "{names:?}");
+        }
+        assert_eq!(shortest, cables, "{node}: {ways:?}");
+    }
+    let emp = env!("CARGO_BIN_EXE_emp");
+    let shown = inside(&name, "emp-a", &[emp, "route", "corner", "--trace"]);
+    let text = String::from_utf8_lossy(&shown.stdout).into_owned();
+    let lines: Vec<_> = text.lines().collect();
+    assert!(lines[0].starts_with("WAY") && lines[0].ends_with("ROUND TRIP"), "{text}");
+    assert!(lines.iter().any(|line| line.contains(" corner ") && line.ends_with(" µs")), "{text}");
+    let nobody = inside(&name, "emp-a", &[emp, "route", "nobody", "--trace"]);
+    let line = stderr(&nobody);
+    assert_eq!((nobody.status.code(), line.lines().count()), (Some(2), 1), "{line}");
+    assert!(line.contains("nobody") && nobody.stdout.is_empty(), "{line}");
 }

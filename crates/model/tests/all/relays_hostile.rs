@@ -1,7 +1,7 @@
 //! What relays are sent that they must not send on: each is dropped, and counted for its reason.
 
 use emp_firmware::{Counter, LinkIndex, Profile, Span};
-use emp_model::{Prng, Wiring, World};
+use emp_model::{Prng, Wiring, World, WorldSetup};
 use emp_wire::{
     Checksum, Epoch, Flags, HEAD_BYTES_MAX, HEADER_BYTES, Header, Hello, Kind, LinkAddress, NodeId,
     RELAY_HEAD_BYTES, RelayHead, RelayHop, RelayUse, Sequence, TAG_EVERYONE, store_checksum,
@@ -151,6 +151,45 @@ fn lists_that_lead_nowhere_are_dropped() {
     dropped(&mut line, &nested, Counter::DropHopList, "a list in a list");
     let mut off = line_of(false);
     dropped(&mut off, &good, Counter::DropRelayOff, "it does not relay");
+    // By a socket, and at a node whose links are none by which lists of hops come.
+    let socket = LinkAddress::udp(([10, 0, 0, 1], 7).into());
+    deliver(&mut line, 1, 0, socket, &good);
+    assert_eq!(count(&line, 1, Counter::DropRelayLink), 1);
+    let mut plain = World::new(WorldSetup::lan(3, &Profile::DEFAULT));
+    dropped(&mut plain, &good, Counter::DropRelayLink, "no link for relays");
+}
+
+/// `RELAY-6`: more than there is room for is dropped and counted, and nothing of it is left when the rest has gone on.
+#[test]
+fn a_flood_to_be_sent_on_is_dropped_beyond_its_bound() {
+    const FRAMES: u64 = 5_000;
+    let mut line = line();
+    let head = RelayHead {
+        usage: RelayUse::Forward,
+        length: 0,
+        destination_tag: line.id(1).destination_tag(),
+        source_tag: 9,
+        place: 0,
+        hops: 0,
+        smallest: 1_500,
+    };
+    let hop = RelayHop { tag: 7, link: 1, address: at(&line, 2, 0) };
+    let good = relayed(head, &[hop], &hello(stranger(), line.id(2), 1));
+    let (from, before) = (at(&line, 0, 0), count(&line, 1, Counter::Relayed));
+    line.poke(1, |firmware, memory, now| {
+        for _ in 0..FRAMES {
+            firmware.handle_frame(now, LinkIndex(0), from, &good, memory);
+        }
+        let held = firmware.holdings();
+        assert!(held.iter().all(|holding| holding.held <= holding.limit), "{held:?}");
+    });
+    line.pass(Span::ms(10));
+    let full = count(&line, 1, Counter::DropRelayFull);
+    assert!(full > 0 && full + count(&line, 1, Counter::Relayed) - before == FRAMES, "{full}");
+    let held = line.firmware(1).holdings();
+    let waiting = held.iter().find(|holding| holding.name == "frames in transit").unwrap();
+    assert_eq!(waiting.held, 0);
+    assert_eq!(line.violation(), None);
 }
 
 /// `RELAY-7`: a search that comes back, again, too far, damaged, or too often.

@@ -73,6 +73,13 @@ fn they_are_kept_between_hosts_that_lose_frames() {
     between_hosts("losing", &BETWEEN_HOSTS, &[LOSS], " 0 failed");
 }
 
+/// Between hosts without broadcast or multicast, as nodes of libfabric are in no group.
+#[test]
+fn they_are_kept_by_datagrams_alone_with_a_list_of_peers() {
+    let by = [("FI_EMP_LINK", "udp"), ("FI_EMP_PEERS", "10.77.0.1:6100, 10.77.0.2")];
+    between_hosts("listed", &BY_SERVICE, &by, " 0 failed");
+}
+
 /// What has no other link than the service's.
 const BY_SERVICES: (&str, &str) = ("FI_EMP_LINK", "empd");
 

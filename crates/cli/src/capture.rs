@@ -29,7 +29,7 @@ pub struct Args {
     /// Only frames from or to this node: its name, or its identity in hexadecimal (0x...).
     #[arg(long)]
     node: Option<String>,
-    /// A UDP port to look at besides raw frames; may be given several times [default: 51966].
+    /// A UDP port to look at besides raw frames; may be given several times [default: 51966, and 51965, the multicast group's].
     #[arg(long, conflicts_with = "any_port")]
     port: Vec<u16>,
     /// Look at all UDP ports, for datagrams that consist of frames of EMP: those of MPI and of the other faces.

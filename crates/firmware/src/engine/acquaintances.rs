@@ -71,9 +71,11 @@ impl Firmware {
             let whom = self.acquaintances.next % peers;
             let route = self.peers[whom].route().map(|(link, to)| (link, *to));
             let is_met = self.peers[whom].remote_epoch != Epoch::UNKNOWN;
-            // One that is looked for itself does not answer.
+            // One that is looked for itself does not answer, and a node that speaks to itself knows no more than it does.
             let asks = whom != sought && is_met && !self.routes.searches.contains(whom);
-            if let Some(hop) = route.filter(|_| asks) {
+            let by_link =
+                |(link, _): &(LinkIndex, LinkAddress)| usize::from(link.0) < self.links.len();
+            if let Some(hop) = route.filter(by_link).filter(|_| asks) {
                 if left == 0 || !self.acquaintances.asks.take(now) {
                     return;
                 }

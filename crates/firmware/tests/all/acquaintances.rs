@@ -132,6 +132,18 @@ fn who_tells_of_strangers_makes_no_flood() {
     assert_eq!(real.count(Counter::ToldTried), 3 * answers as u64);
 }
 
+/// A node that has spoken to itself is no peer that it could ask.
+#[test]
+fn a_node_does_not_ask_itself() {
+    let mut real = on_datagrams();
+    let itself = Forged { node: OWN, ..Forged::new(2) };
+    real.send(&itself, 10);
+    real.pass(Span::ms(1));
+    real.send(&Forged::new(3), 100);
+    assert!(questions(&real.pass(Span::ms(100))).is_empty());
+    assert_eq!(real.count(Counter::PeersAsked), 0);
+}
+
 #[test]
 fn a_node_of_raw_frames_alone_asks_nobody() {
     let mut real = Real::new(&Profile::DEFAULT);

@@ -78,15 +78,21 @@ impl Node {
     /// asked, for at most `timeout`.
     pub fn trace(&self, node: NodeId, timeout: Duration) -> Vec<(LinkIndex, Vec<Stage>)> {
         let seat = &self.inner.seat;
-        let stage = |link: LinkIndex, (address, ask): (LinkAddress, LinkAddress)| {
-            let asked = seat.ask_at((link, ask), timeout);
+        let stage = |link: LinkIndex, (address, ask): (LinkAddress, LinkAddress), wanted| {
+            let asked = seat.ask_at((link, ask), wanted, timeout);
             let (who, round_trip) =
                 asked.map(|(peer, took)| ((peer.name, peer.node), took)).unzip();
             Stage { address, who, round_trip }
         };
         let ways = seat.ways(node).into_iter();
-        ways.map(|(link, stages)| (link, stages.into_iter().map(|at| stage(link, at)).collect()))
-            .collect()
+        let each = |(link, stages): (LinkIndex, Vec<_>)| {
+            // Its host may have other nodes, and a relay, at its address.
+            let last = stages.len().saturating_sub(1);
+            let wanted = |at: usize| if at == last { node } else { NodeId::ANY };
+            let stages = stages.into_iter().enumerate();
+            (link, stages.map(|(at, places)| stage(link, places, wanted(at))).collect())
+        };
+        ways.map(each).collect()
     }
 
     /// Finds a node by identity or name: asks everyone on each link, relays there, and the addresses that were hinted for it, until it

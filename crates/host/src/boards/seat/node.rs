@@ -235,17 +235,18 @@ impl Seat {
         None
     }
 
-    /// Asks at an address who is there, and how long an answer takes: the least of a few. `None`: nobody answers.
+    /// Asks at an address for a node, or who is there, and how long an answer takes: the least of a few. `None`: nobody answers.
     pub(crate) fn ask_at(
         &self,
         hop @ (link, address): (LinkIndex, LinkAddress),
+        wanted: NodeId,
         timeout: Duration,
     ) -> Option<(Peer, Duration)> {
         let ask = || {
             self.lock().directory.forget_at(link, address);
             let start = std::time::Instant::now();
             let there = |directory: &Directory| directory.by_address(link, address).cloned();
-            Some((self.find(&[hop], &[NodeId::ANY], timeout, there)?, start.elapsed()))
+            Some((self.find(&[hop], &[wanted], timeout, there)?, start.elapsed()))
         };
         let first = ask()?;
         let others = (1..ASKED_FOR_TIME).filter_map(|_| ask());

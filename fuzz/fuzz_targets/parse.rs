@@ -3,7 +3,8 @@
 
 use emp_wire::{
     Ack, Atomic, BlockWord, Close, Done, Get, HEAD_BYTES_MAX, HEADER_BYTES, Header, Hello, Kind,
-    Message, NotReady, Pull, Put, RELAY_HEAD_BYTES, Relayed, Seed, covered_bytes, is_relayed, verify,
+    Message, NotReady, Pull, Put, RELAY_HEAD_BYTES, Relayed, Seed, covered_bytes, is_relayed,
+    verify,
 };
 use libfuzzer_sys::fuzz_target;
 

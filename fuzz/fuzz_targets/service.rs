@@ -46,7 +46,7 @@ fn check(holder: &Holder, frame: &[u8]) {
 
 /// A node by itself, whose engine has little room.
 fn trial() -> Option<Trial> {
-    let link = Fabric::new(1).ok()?.link(0, 1).ok()?;
+    let link = Fabric::new(1).ok()?.link(0, SELF.destination_tag())?;
     let builder = Node::builder().name("client").node_id(SELF).epoch(1).seed(1).link(link);
     let mut profile = Profile::by_name("default")?.clone();
     (profile.operations_max, profile.incoming_max) = (8, 8);
@@ -105,7 +105,10 @@ fn record([what, a, b, _]: [u8; 4], bytes: &[u8]) -> (u32, Vec<u8>) {
         12 => tell(Tell::CloseEndpoint(endpoint)),
         13 => tell(Tell::Abort(name([OpKind::Send, OpKind::Receive][usize::from(a & 1)], b))),
         14 => tell(Tell::Discard(ClaimId::from_bits(u64::from(b % 8)))),
-        15 => tell([Tell::Unread(length), Tell::Taken(length), Tell::Collection(u32::from(b))][usize::from(a % 3)]),
+        15 => tell(
+            [Tell::Unread(length), Tell::Taken(length), Tell::Collection(u32::from(b))]
+                [usize::from(a % 3)],
+        ),
         16 => {
             let claim = (a & 64 != 0).then(|| ClaimId::from_bits(u64::from(b % 8)));
             post(OpKind::Receive, length * 8, Posting::Receive { selector, claim }, &[])
@@ -114,10 +117,12 @@ fn record([what, a, b, _]: [u8; 4], bytes: &[u8]) -> (u32, Vec<u8>) {
             let posting = Posting::MultiReceive { selector, least_free: u64::from(a) };
             post(OpKind::Receive, length * 64, posting, &[])
         }
-        18 => post(OpKind::Put, length, Posting::Put { target, immediate: None, completion }, bytes),
+        18 => {
+            post(OpKind::Put, length, Posting::Put { target, immediate: None, completion }, bytes)
+        }
         19 => post(OpKind::Get, length * 16, Posting::Get { target }, &[]),
         20 => {
-            let (operation, datatype) = (AtomicOp::Sum, Datatype::U64);
+            let (operation, datatype) = (AtomicOp::Sum, Datatype::Uint64);
             let (count, fetch) = (u32::from(a % 8), a & 8 != 0);
             let posting = Posting::Atomic { target, operation, datatype, count, fetch };
             post(OpKind::Atomic, length, posting, bytes)

@@ -58,7 +58,7 @@ impl Pair {
         Ok(())
     }
 
-    pub(super) fn to_itself(&mut self) -> anyhow::Result<()> {
+    pub(super) fn loop_back(&mut self) -> anyhow::Result<()> {
         self.cross(0, 0)
     }
 

@@ -72,7 +72,7 @@ impl Args {
         if self.others() == 0 {
             let times = self.measure(1, self.rounds, || nodes.ask())?;
             self.tell("question and answer of an engine", &times)?;
-            let times = self.measure(1, self.rounds, || nodes.to_itself())?;
+            let times = self.measure(1, self.rounds, || nodes.loop_back())?;
             let what =
                 format!("client, engine, client: a message of {} bytes to itself", self.size);
             self.tell(&what, &times)?;

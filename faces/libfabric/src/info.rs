@@ -16,6 +16,7 @@ use crate::params;
 use crate::places::Place;
 use emp_face::log;
 use emp_face::ways::{Way, ways};
+use emp_host::Board;
 
 /// What an endpoint has that is asked for nothing: all but what costs others something.
 pub const CAPS: Caps = CAPS_PRIMARY.with(CAPS_DIRECTION).with(CAPS_SECONDARY).with(CAPS_PLACE);
@@ -65,6 +66,8 @@ const DEPTH: usize = 1024;
 const DEPTH_MAX: usize = 32 << 10;
 /// Longest message in bytes: beyond any memory, and far from where sums overflow.
 pub const MESSAGE_BYTES_MAX: usize = 1 << 46;
+/// The same of a node whose engine is in the service: a quarter of what that holds for it (`held_bytes_per_engine`), all of a message at once.
+const MESSAGE_BYTES_SERVED: usize = 64 << 20;
 /// All tag bits are to be had: no field is marked.
 const TAG_FORMAT: u64 = 0xAAAA_AAAA_AAAA_AAAA;
 
@@ -151,7 +154,7 @@ impl<'a> Hints<'a> {
     }
 
     /// What no way at all can have of what is asked for.
-    fn too_much(&self) -> Option<&'static str> {
+    fn too_much(&self, board: Board) -> Option<&'static str> {
         let problems = [
             (
                 self.info.is_some_and(|i| i.caps.exceeds(CAPS.with(CAPS_DOMAIN).with(CAPS_EVENTS))),
@@ -160,7 +163,7 @@ impl<'a> Hints<'a> {
             (self.info.is_some_and(|i| Format::of(i.addr_format).is_none()), "addresses"),
             (self.ep.is_some_and(|e| ![0, FI_EP_RDM].contains(&e.kind)), "endpoint type"),
             (self.ep.is_some_and(|e| ![0, PROTOCOL].contains(&e.protocol)), "protocol"),
-            (self.ep.is_some_and(|e| e.max_msg_size > MESSAGE_BYTES_MAX), "message size"),
+            (self.ep.is_some_and(|e| e.max_msg_size > longest(board)), "message size"),
             (self.ep.is_some_and(|e| many(e.tx_ctx_cnt) && !shares(e)), "transmit contexts"),
             (self.ep.is_some_and(|e| many(e.rx_ctx_cnt)), "receive contexts"),
             (self.ep.is_some_and(|e| e.auth_key_size != 0), "authorization keys"),
@@ -306,6 +309,7 @@ fn build(
     destination: Option<&EpAddress>,
     hints: &Hints<'_>,
     api_version: u32,
+    board: Board,
 ) -> Option<*mut FiInfo> {
     let info = zeroed::<FiInfo>();
     let parts = (zeroed(), zeroed(), zeroed(), zeroed(), zeroed());
@@ -350,7 +354,7 @@ fn build(
     rx.size = hints.rx.map_or(0, |hint| hint.size).max(DEPTH);
     rx.iov_limit = hints.rx.map_or(0, |hint| hint.iov_limit).max(IOV_USUAL);
 
-    fill_endpoint(ep, hints);
+    fill_endpoint(ep, hints, board);
     fill_domain(domain, way, hints, api_version);
     let newer: *mut FiDomainAttrSince25 = std::ptr::from_mut(domain).wrapping_add(1).cast();
     // SAFETY: the block is so much longer, and all zero is a valid value.
@@ -379,11 +383,16 @@ fn build(
     Some(info)
 }
 
-fn fill_endpoint(ep: &mut FiEpAttr, hints: &Hints<'_>) {
+/// The longest message of nodes on this board.
+fn longest(board: Board) -> usize {
+    if board == Board::Daemon { MESSAGE_BYTES_SERVED } else { MESSAGE_BYTES_MAX }
+}
+
+fn fill_endpoint(ep: &mut FiEpAttr, hints: &Hints<'_>, board: Board) {
     ep.kind = FI_EP_RDM;
     ep.protocol = PROTOCOL;
     ep.protocol_version = PROTOCOL_VERSION;
-    ep.max_msg_size = MESSAGE_BYTES_MAX;
+    ep.max_msg_size = longest(board);
     // Of atomics, all that fit are ordered.
     ep.max_order_raw_size = MESSAGE_BYTES_MAX;
     ep.max_order_war_size = MESSAGE_BYTES_MAX;
@@ -451,7 +460,7 @@ entry! {
             return -libc::EINVAL;
         }
         let Ok(settings) = params::read() else { return -libc::ENODATA };
-        if let Some(what) = hints.too_much() {
+        if let Some(what) = hints.too_much(settings.board) {
             return hints.refuse(&format!("more than EMP has of {what} is asked for"));
         }
         // SAFETY: libfabric's rules.
@@ -469,8 +478,10 @@ entry! {
         let fitting = sources.iter().filter(|(way, _)| hints.name(&way.name()));
         let mut first: *mut FiInfo = std::ptr::null_mut();
         let mut last: *mut FiInfo = first;
-        for info in fitting.filter_map(|way| build(way, destination.as_ref(), &hints, api_version))
-        {
+        let built = fitting.filter_map(|way| {
+            build(way, destination.as_ref(), &hints, api_version, settings.board)
+        });
+        for info in built {
             if first.is_null() {
                 first = info;
             } else {

@@ -1,6 +1,11 @@
 //! What the two sides say to each other. They share nothing else: on one processor these are plain calls, on two they
 //! are single-producer rings and a common area (I13, I15).
 
+use core::sync::atomic::{
+    AtomicU16, AtomicU32,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
 use emp_wire::{AckDelay, DoneStatus, SACK_WORDS_MAX, Sequence};
 use hashbrown::HashMap;
 
@@ -31,26 +36,12 @@ pub(crate) enum ToSend {
     DoneReceived { peer: u32, handle: u32, status: DoneStatus },
     /// The peer wants a block of a region.
     GetRequested { peer: u32, block: RegionBlock },
-    /// A control frame is to be sent reliably. With `may_wait` this node's program was told of what it ends, and may answer at once:
-    /// it need not leave before that answer (`ACK-6`).
-    Control { peer: u32, control: Control, may_wait: bool },
+    /// A control frame is to be sent reliably.
+    Control { peer: u32, control: Control },
     /// A reply that was to be is not needed.
     Forget { values: u32 },
     /// A region is no more: nothing may be read from it.
     RegionRemoved { region: u32 },
-}
-
-impl ToSend {
-    /// A control frame that leaves as soon as it can.
-    pub(crate) const fn control(peer: u32, control: Control) -> Self {
-        Self::Control { peer, control, may_wait: false }
-    }
-
-    /// A control frame for this peer that need not leave before the program's answer.
-    #[inline]
-    pub(crate) fn may_wait(&self, to: u32) -> bool {
-        matches!(self, Self::Control { peer, may_wait: true, .. } if *peer == to)
-    }
 }
 
 /// A block of exported memory that a peer asked for, found to be within the region and its rights.
@@ -224,33 +215,109 @@ impl Replies {
     }
 }
 
-/// The common area: per peer, what the send side needs for piggybacking (V18).
-#[derive(Clone, Copy, Debug, Default)]
+/// The common area: per peer, what the send side needs for piggybacking (V18). Each side has words that it alone writes and the other
+/// reads; a debt is paid once both name the same one. Small: there may be a hundred thousand idle peers.
 pub(crate) struct AckCell {
-    /// Written by the receive side: the acknowledgement that outgoing frames carry.
-    pub(crate) acknowledge: Sequence,
-    /// Written by the receive side: an acknowledgement is owed and the cumulative one says it all.
-    pub(crate) owed: bool,
-    /// Written by the send side: it went out on a frame. Cleared by the receive side.
-    pub(crate) carried: bool,
-    /// With it: when, in microseconds (wrapping): enough for a look whether that was soon.
-    pub(crate) carried_us: u16,
+    /// Of the receive side: the acknowledgement that outgoing frames carry, which is never older than the debt that is named with it.
+    acknowledge: AtomicU32,
+    /// Of the receive side: the debt's name. An odd one is paid by any frame that carries the acknowledgement, which says all there is to tell.
+    owed: AtomicU16,
+    /// Of the send side: the debt that went out on a frame last, and below it when, in microseconds (wrapping): enough for a look whether
+    /// that was soon.
+    carried: AtomicU32,
+}
+
+/// What the receive side has published: an acknowledgement, and the name of the debt that it pays.
+#[derive(Clone, Copy)]
+pub(crate) struct Debt {
+    acknowledge: Sequence,
+    name: u16,
+}
+
+impl Debt {
+    /// The bit of names that any frame pays.
+    const RIDES: u16 = 1;
+
+    #[inline(always)]
+    pub(crate) const fn acknowledge(self) -> Sequence {
+        self.acknowledge
+    }
+
+    #[inline(always)]
+    const fn rides(self) -> bool {
+        self.name & Self::RIDES != 0
+    }
 }
 
 impl AckCell {
     /// Of a peer of which nothing has arrived yet.
     pub(crate) fn new(first: FirstNumbers) -> Self {
-        Self { acknowledge: first.sequence, ..Self::default() }
+        Self {
+            acknowledge: AtomicU32::new(first.sequence.0),
+            owed: AtomicU16::new(0),
+            carried: AtomicU32::new(u32::from(Debt::RIDES) << 16),
+        }
     }
 
-    /// A frame has left that carries the acknowledgement. True if that was owed.
-    #[inline]
-    pub(crate) fn carry(&mut self, now: Time) -> bool {
-        let owed = core::mem::take(&mut self.owed);
-        if owed {
-            (self.carried, self.carried_us) = (true, (now.0 / 1_000) as u16);
+    /// What frames acknowledge that leave now.
+    #[inline(always)]
+    pub(crate) fn debt(&self) -> Debt {
+        // In this order: what is acknowledged is as new as the debt, or newer.
+        let name = self.owed.load(Acquire);
+        Debt { acknowledge: Sequence(self.acknowledge.load(Relaxed)), name }
+    }
+
+    #[inline(always)]
+    fn paid(&self) -> u16 {
+        (self.carried.load(Relaxed) >> 16) as u16
+    }
+
+    /// Of the receive side: there is a new debt, which replaces the last. Whether it `rides`: the acknowledgement says all of it.
+    #[inline(always)]
+    pub(crate) fn owe(&self, acknowledge: Sequence, rides: bool) {
+        let mut name =
+            (self.owed.load(Relaxed) | Debt::RIDES).wrapping_add(u16::from(rides)).wrapping_add(1);
+        // Names come round, and the one that was paid last is no new debt's.
+        if name == self.paid() {
+            name = name.wrapping_add(2);
         }
-        owed
+        self.acknowledge.store(acknowledge.0, Relaxed);
+        self.owed.store(name, Release);
+    }
+
+    /// Of the receive side: what is owed leaves by itself.
+    #[inline]
+    pub(crate) fn withdraw(&self) {
+        self.owe(self.debt().acknowledge(), false);
+    }
+
+    /// The debt is there to be paid by a frame that leaves.
+    #[inline(always)]
+    pub(crate) fn is_owed(&self) -> bool {
+        self.debt().rides() && !self.is_carried()
+    }
+
+    /// A frame has left that paid the debt.
+    #[inline(always)]
+    pub(crate) fn is_carried(&self) -> bool {
+        self.owed.load(Relaxed) == self.paid()
+    }
+
+    /// When that was, in microseconds (wrapping).
+    #[inline]
+    pub(crate) fn carried_us(&self) -> u16 {
+        self.carried.load(Relaxed) as u16
+    }
+
+    /// Of the send side: a frame has left that carries this acknowledgement. True if that was owed.
+    #[inline(always)]
+    pub(crate) fn carry(&self, debt: Debt, now: Time) -> bool {
+        let pays = debt.rides() && debt.name != self.paid();
+        if pays {
+            let at_us = (now.0 / 1_000) as u16;
+            self.carried.store(u32::from(debt.name) << 16 | u32::from(at_us), Relaxed);
+        }
+        pays
     }
 }
 
@@ -267,5 +334,37 @@ impl Cross {
 
     pub(crate) fn add_peer(&mut self, first: FirstNumbers) {
         self.acks.push(AckCell::new(first));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_debt_is_paid_once_by_a_frame_that_was_built_with_it() {
+        let cell = AckCell::new(FirstNumbers::default());
+        assert!(!cell.is_owed() && !cell.is_carried(), "nothing has come");
+        cell.owe(Sequence(1), true);
+        let built = cell.debt();
+        // More comes before the frame has left: that is not paid by it.
+        cell.owe(Sequence(2), true);
+        assert!(cell.carry(built, Time(7_000)) && !cell.is_carried() && cell.is_owed());
+        assert!(cell.carry(cell.debt(), Time(9_000)) && cell.is_carried() && !cell.is_owed());
+        assert_eq!(cell.carried_us(), 9);
+        assert!(!cell.carry(cell.debt(), Time(11_000)), "it is paid");
+        cell.owe(Sequence(3), false);
+        assert!(!cell.carry(cell.debt(), Time(0)) && !cell.is_owed() && !cell.is_carried());
+    }
+
+    #[test]
+    fn no_debt_seems_paid_when_names_come_round() {
+        let cell = AckCell::new(FirstNumbers::default());
+        cell.owe(Sequence(0), true);
+        assert!(cell.carry(cell.debt(), Time(0)));
+        for number in 1..200_000 {
+            cell.owe(Sequence(number), number % 5 != 0);
+            assert!(!cell.is_carried(), "debt {number}");
+        }
     }
 }

@@ -276,8 +276,7 @@ impl Firmware {
         } else {
             (Status::PeerRestarted, Counter::PeersRestarted, NodeEvent::Restarted(node))
         };
-        self.send.reset(peer, status, false);
-        self.receive.reset(peer, node, status, false, &mut self.cross);
+        self.reset_pair(now, peer, status, (false, false));
         self.counters.count(counter);
         self.push_event(event);
         self.meet(now, peer, epoch, (link, from), told);

@@ -153,7 +153,7 @@ impl Firmware {
                 // Acknowledgements that waited for data going back wait for nothing now.
                 flags: Flags::ACK,
                 sequence: Sequence(0),
-                acknowledge: self.cross.acks[to].acknowledge,
+                acknowledge: self.cross.acks[to].debt().acknowledge(),
                 word: 0,
             };
             let body = |into: &mut [u8]| Close { node: own }.emit(into);

@@ -334,35 +334,31 @@ impl Firmware {
     #[inline(never)]
     fn relay_all(&mut self, now: Time) {
         loop {
-            if let Some(message) = self.receive.to_send.pop_front() {
-                self.tell_send(now, message);
-            } else if let Some(news) = self.send.route_news.pop_front() {
-                match news {
-                    RouteNews::Suspect { peer } => {
-                        self.routes.searches.begin(now, peer);
-                    }
-                    RouteNews::Silent { peer } => self.silent.note(peer),
-                    RouteNews::Lost { peer } => self.give_up(now, peer, Status::Unreachable),
-                    RouteNews::Doubted { peer, path } => self.doubt(peer, path),
-                    RouteNews::SizeDoubted { peer, path } => self.doubt_size(now, peer, path),
-                    RouteNews::PathWanted { peer, target } => {
-                        self.seek_path(now, peer, target, None);
-                    }
-                    RouteNews::PathsWanted { peer } => self.seek_paths(now, peer),
-                    RouteNews::LongWanted { peer, path } => self.seek_long(now, peer, path),
-                    RouteNews::LongFailed { peer, path } => self.long_failed(now, peer, path),
-                    RouteNews::PathDoubted { peer, path } => self.ask_after_path(peer, path),
-                    RouteNews::PathFailed { peer, path } => self.path_failed(now, peer, path),
-                    RouteNews::Arrived { peer, path, frames, took_ns } => {
-                        self.peers.learn(peer, path, frames, took_ns);
-                    }
-                    RouteNews::Unsent { fetch, status } => self.receive.end_fetch(fetch, status),
+            self.tell_all(now);
+            let Some(news) = self.send.route_news.pop_front() else { break };
+            match news {
+                RouteNews::Suspect { peer } => {
+                    self.routes.searches.begin(now, peer);
                 }
-            } else {
-                break;
+                RouteNews::Silent { peer } => self.silent.note(peer),
+                RouteNews::Lost { peer } => self.give_up(now, peer, Status::Unreachable),
+                RouteNews::Doubted { peer, path } => self.doubt(peer, path),
+                RouteNews::SizeDoubted { peer, path } => self.doubt_size(now, peer, path),
+                RouteNews::PathWanted { peer, target } => {
+                    self.seek_path(now, peer, target, None);
+                }
+                RouteNews::PathsWanted { peer } => self.seek_paths(now, peer),
+                RouteNews::LongWanted { peer, path } => self.seek_long(now, peer, path),
+                RouteNews::LongFailed { peer, path } => self.long_failed(now, peer, path),
+                RouteNews::PathDoubted { peer, path } => self.ask_after_path(peer, path),
+                RouteNews::PathFailed { peer, path } => self.path_failed(now, peer, path),
+                RouteNews::Arrived { peer, path, frames, took_ns } => {
+                    self.peers.learn(peer, path, frames, took_ns);
+                }
+                RouteNews::Unsent { fetch, status } => self.receive.end_fetch(fetch, status),
             }
         }
-        while let Some(values) = self.send.replied.pop() {
+        while let Some(values) = self.send.replied.pop_front() {
             self.cross.replies.free(values);
         }
     }
@@ -384,6 +380,13 @@ impl Firmware {
         self.receive.set_lanes(peer, lanes);
     }
 
+    /// All that the receive side has to say to the send side.
+    fn tell_all(&mut self, now: Time) {
+        while let Some(message) = self.receive.to_send.pop_front() {
+            self.tell_send(now, message);
+        }
+    }
+
     fn tell_send(&mut self, now: Time, message: ToSend) {
         match message {
             ToSend::PullRequested { peer, handle, offset, bytes, pull } => {
@@ -397,9 +400,9 @@ impl Firmware {
                 let fragment_max = self.peers.lengths.most() - HEADER_BYTES as u16;
                 self.send.on_get(now, peer, block, fragment_max);
             }
-            ToSend::Forget { values } => self.send.replied.push(values),
+            ToSend::Forget { values } => self.send.replied.push_back(values),
             ToSend::RegionRemoved { region } => self.send.drop_region(now, region),
-            ToSend::Control { peer, control, .. } => {
+            ToSend::Control { peer, control } => {
                 if self.peers[peer].remote_epoch != Epoch::UNKNOWN {
                     self.send.control(now, peer, control);
                 } else {
@@ -409,17 +412,31 @@ impl Firmware {
         }
     }
 
+    /// Ends all that is under way with a peer, on both sides; as the send side and the receive side have it, it may go on at once, and what
+    /// is wholly here stays.
+    pub(crate) fn reset_pair(
+        &mut self,
+        now: Time,
+        peer: u32,
+        status: Status,
+        (found, keep): (bool, bool),
+    ) {
+        let node = self.peers[peer].node;
+        self.receive.reset(peer, node, status, keep, &mut self.cross);
+        // What was to be said of its messages means nothing to another incarnation: it gets to the send side, and ends there with the rest.
+        self.tell_all(now);
+        self.send.reset(peer, status, found);
+    }
+
     /// Gives a pair up from this side: nothing of it is valid any more, in either direction (V7, `EPOCH-4`).
     pub(crate) fn give_up(&mut self, now: Time, peer: u32, status: Status) {
         let node = self.peers[peer].node;
         if node == self.peers.own {
             // The node cannot lose itself; only a fault in its own memory leads here.
-            self.send.reset(peer, status, true);
-            self.receive.reset(peer, node, status, true, &mut self.cross);
+            self.reset_pair(now, peer, status, (true, true));
             return;
         }
-        self.send.reset(peer, status, false);
-        self.receive.reset(peer, node, status, true, &mut self.cross);
+        self.reset_pair(now, peer, status, (false, true));
         self.routes.searches.stop(peer);
         let entry = &mut self.peers[peer];
         let met = entry.remote_epoch != Epoch::UNKNOWN || entry.has(mark::LOST);

@@ -131,6 +131,8 @@ pub(super) struct AckQueues {
     idle_since: Option<Time>,
     /// The `done` that waits with it, and for whom.
     done: Option<(u32, Control)>,
+    /// That of a put that ended with the frame that is being taken, and of which the program was told: it may be the one that waits.
+    ended: Option<(u32, Control)>,
     /// Now.
     due: VecDeque<u32>,
     /// When to look whether a peer's may wait longer: most debts are paid by data that goes back, so an entry stays while
@@ -151,7 +153,7 @@ impl AckQueues {
     #[inline]
     pub(super) fn take_done(&mut self, peer: u32) -> Option<ToSend> {
         let (peer, control) = self.done.take_if(|(to, _)| *to == peer)?;
-        Some(ToSend::control(peer, control))
+        Some(ToSend::Control { peer, control })
     }
 }
 
@@ -171,19 +173,18 @@ impl ReceiveSide {
     #[inline(always)]
     pub(super) fn owe(&mut self, now: Time, peer: u32, debt: Debt, cross: &mut Cross) {
         let profile = &self.profile;
-        let ends_put = self.to_send.back().is_some_and(|news| news.may_wait(peer));
-        let done = if ends_put { self.to_send.pop_back() } else { None };
+        let done = self.acks.ended.take();
+        let ends_put = done.is_some();
         let entry = &mut self.peers[peer];
-        let cell = &mut cross.acks[peer];
-        cell.acknowledge = entry.received.next();
+        let cell = &cross.acks[peer];
         let owed = &mut entry.ack;
-        let carried = core::mem::take(&mut cell.carried);
+        let carried = cell.is_carried();
         if carried {
             (owed.frames, owed.messages, owed.delayed) = (0, 0, false);
         }
         let mut overtaken = false;
         if owed.answers.waits() {
-            let took_us = cell.carried_us.wrapping_sub(owed.arrived_us as u16);
+            let took_us = cell.carried_us().wrapping_sub(owed.arrived_us as u16);
             owed.answers.end(carried && u32::from(took_us) <= AnswersSoon::HIT_US);
             // More came instead of an answer.
             overtaken = !carried;
@@ -204,7 +205,7 @@ impl ReceiveSide {
             AckTrigger::Messages => owed.messages,
         };
         let gap = entry.received.has_gap();
-        cell.owed = !gap;
+        cell.owe(entry.received.next(), !gap);
         // What rides elsewhere cannot tell it.
         let marks = self.marked && (!owed.tells.add(Tells::MARKED) || carried);
         let asked = debt.gap || marks || overtaken || debt.flags.has(Flags::ACK_REQUEST);
@@ -242,12 +243,25 @@ impl ReceiveSide {
 
     /// What tells a peer of its put's end is to be sent, or waits with the acknowledgement.
     #[inline(never)]
-    fn send_or_keep(&mut self, done: ToSend, waits: bool) {
-        match done {
-            ToSend::Control { peer, control, .. } if waits => {
-                self.acks.done = Some((peer, control));
-            }
-            done => self.to_send.push_back(done),
+    fn send_or_keep(&mut self, (peer, control): (u32, Control), waits: bool) {
+        if waits {
+            self.acks.done = Some((peer, control));
+        } else {
+            self.to_send.push_back(ToSend::Control { peer, control });
+        }
+    }
+
+    /// A put ended of which the program was told, which may answer at once: its `done` need not leave before that (`ACK-6`). What is owed for
+    /// its last frame settles it.
+    pub(super) fn put_down(&mut self, peer: u32, control: Control) {
+        self.send_ended();
+        self.acks.ended = Some((peer, control));
+    }
+
+    /// It leaves: nothing is owed for what ended it.
+    pub(super) fn send_ended(&mut self) {
+        if let Some(done) = self.acks.ended.take() {
+            self.send_or_keep(done, false);
         }
     }
 
@@ -274,7 +288,7 @@ impl ReceiveSide {
     pub(crate) fn answer_no_more(&mut self, now: Time, least: Span, cross: &Cross) -> bool {
         let Some(peer) = self.acks.waits else { return false };
         let since = *self.acks.idle_since.get_or_insert(now);
-        if now.since(since) < least && !cross.acks[peer].carried {
+        if now.since(since) < least && !cross.acks[peer].is_carried() {
             return false;
         }
         self.acks.waits = None;
@@ -285,7 +299,7 @@ impl ReceiveSide {
     fn end_wait(&mut self, peer: u32, hit: bool, cross: &Cross) -> bool {
         let done = self.release_done(peer);
         let owed = &mut self.peers[peer].ack;
-        let waits = !cross.acks[peer].carried && owed.answers.end(hit);
+        let waits = !cross.acks[peer].is_carried() && owed.answers.end(hit);
         // A `done` carries it.
         if waits && !done {
             self.acks.make_due(peer, owed);
@@ -303,8 +317,8 @@ impl ReceiveSide {
     pub(super) fn owe_now(&mut self, now: Time, peer: u32, cross: &mut Cross) {
         let entry = &mut self.peers[peer];
         entry.ack.arrived_us = microseconds(now);
-        cross.acks[peer].carried = false;
-        cross.acks[peer].acknowledge = entry.received.next();
+        let cell = &cross.acks[peer];
+        cell.owe(entry.received.next(), cell.is_owed());
         entry.ack.tells.more();
         self.acks.make_due(peer, &mut entry.ack);
     }
@@ -339,7 +353,7 @@ impl ReceiveSide {
             let peer = self.acks.due.pop_front()?;
             let entry = &mut self.peers[peer];
             let plain = entry.ack.tells == Tells::NOTHING && !entry.received.has_gap();
-            if entry.ack.due && cross.acks[peer].owed && plain && rides(peer) {
+            if entry.ack.due && cross.acks[peer].is_owed() && plain && rides(peer) {
                 self.acks.due.push_back(peer);
                 riders += 1;
                 continue;
@@ -354,9 +368,9 @@ impl ReceiveSide {
             {
                 self.to_send.push_back(done);
             }
-            let cell = &mut cross.acks[peer];
-            let carried = core::mem::take(&mut cell.carried);
-            cell.owed = false;
+            let cell = &cross.acks[peer];
+            let carried = cell.is_carried();
+            cell.withdraw();
             (entry.ack.frames, entry.ack.messages, entry.ack.delayed) = (0, 0, false);
             let granted = tells.has(Tells::GRANT);
             if carried && !untaken && !marked && !granted && !entry.received.has_gap() {
@@ -377,7 +391,7 @@ impl ReceiveSide {
             // The clocks of a host's threads may differ a little, and that must not read as an hour.
             let held_us = delay_us.cast_signed().clamp(0, u16::MAX.into()) as u16;
             let delay = AckDelay { held_us, unseen_us: self.unseen_us };
-            let (cumulative, latest) = (cell.acknowledge, entry.received.latest);
+            let (cumulative, latest) = (cell.debt().acknowledge(), entry.received.latest);
             let path = entry.ack.path;
             let said = Explicit { latest, untaken, marked, sack, delay };
             return Some(AckOut { peer, path, cumulative, said, grant });
@@ -395,7 +409,7 @@ impl ReceiveSide {
             if !owed.delayed {
                 continue;
             }
-            if owed.until > now && !cross.acks[peer].carried {
+            if owed.until > now && !cross.acks[peer].is_carried() {
                 // A younger debt than the entry was made for.
                 owed.queued = true;
                 let delayed = &mut self.acks.delayed;
@@ -407,7 +421,7 @@ impl ReceiveSide {
             let done = self.acks.take_done(peer);
             let told = done.is_some();
             self.to_send.extend(done);
-            if cross.acks[peer].carried {
+            if cross.acks[peer].is_carried() {
                 owed.answers.drop_wait();
                 continue;
             }
@@ -432,7 +446,7 @@ impl ReceiveSide {
         let delayed = &self.acks.delayed;
         for place in 0..LOOKED_AT {
             let &(time, peer) = delayed.get(place)?;
-            let owes = !cross.acks[peer].carried || self.has_waiting_done(peer);
+            let owes = !cross.acks[peer].is_carried() || self.has_waiting_done(peer);
             if owes && self.peers[peer].ack.delayed {
                 return Some(time);
             }

@@ -75,7 +75,7 @@ impl ReceiveSide {
             Some(values) if status == DoneStatus::Complete => {
                 let control =
                     Control::Reply { handle: incoming.handle, status, values: Some(values) };
-                self.to_send.push_back(ToSend::control(incoming.peer, control));
+                self.to_send.push_back(ToSend::Control { peer: incoming.peer, control });
             }
             unused => {
                 incoming.reply = unused;

@@ -92,6 +92,7 @@ impl ReceiveSide {
                     self.direct.push_back((index, generation));
                 } else {
                     self.advance(index, memory);
+                    self.send_ended();
                 }
                 None
             }

@@ -104,7 +104,7 @@ impl ReceiveSide {
         // No bytes, but an answer: whether the place is there.
         let peer = get.peer;
         let control = self.get_block(index, 0, 0, 0);
-        self.to_send.push_back(ToSend::control(peer, control));
+        self.to_send.push_back(ToSend::Control { peer, control });
     }
 
     /// A peer's epoch and largest frame are known: gets that waited for that begin.

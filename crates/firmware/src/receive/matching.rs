@@ -4,7 +4,7 @@ use super::bins::WALKED_MAX;
 use super::frame::Spot;
 use super::pulling::Puller;
 use super::{Endpoint, Incoming, NONE, Place, Posted, ReceivePeer, ReceiveSide};
-use crate::cross::{Cross, ToSend};
+use crate::cross::Cross;
 use crate::descriptor::{
     ClaimId, Completion, OpId, OpKind, PostError, ProbeInfo, ReceiveDescriptor, Selector, Status,
 };
@@ -467,18 +467,8 @@ impl ReceiveSide {
             self.forget_incoming(index);
         }
         self.not_ready.retain(|answer| answer.peer != peer);
-        // What was to be said of its messages means nothing to another incarnation.
         self.acks.take_done(peer);
         self.grants.forget(peer);
-        let mut values = Vec::new();
-        self.to_send.retain(|news| match news {
-            ToSend::Control { peer: to, control, .. } if *to == peer => {
-                values.extend(control.values());
-                false
-            }
-            _ => true,
-        });
-        self.to_send.extend(values.into_iter().map(|values| ToSend::Forget { values }));
         // Only now that no message of the peer is left: others may take the room.
         self.serve_pulls();
         for posted in self.waiting_for(node) {

@@ -251,7 +251,7 @@ impl ReceiveSide {
     pub(super) fn say_done(&mut self, index: u32, status: DoneStatus) {
         let incoming = self.incoming.at(index).expect("the caller has it");
         let (peer, control) = (incoming.peer, incoming.answer(status));
-        self.to_send.push_back(ToSend::control(peer, control));
+        self.to_send.push_back(ToSend::Control { peer, control });
     }
 
     /// Tells the host how a matched receive ended, and forgets it.

@@ -178,7 +178,7 @@ impl ReceiveSide {
             }
             Puller::Get(index) => self.get_block(index, offset, bytes, pull),
         };
-        self.to_send.push_back(ToSend::control(peer, control));
+        self.to_send.push_back(ToSend::Control { peer, control });
         self.counters.count(Counter::PullsSent);
     }
 

@@ -126,7 +126,11 @@ impl ReceiveSide {
     /// The same; with `may_wait` not before the program's answer, if that comes at once.
     fn answer_when(&mut self, incoming: &Incoming, status: DoneStatus, may_wait: bool) {
         let (peer, control) = (incoming.peer, incoming.answer(status));
-        self.to_send.push_back(ToSend::Control { peer, control, may_wait });
+        if may_wait {
+            self.put_down(peer, control);
+        } else {
+            self.to_send.push_back(ToSend::Control { peer, control });
+        }
     }
 
     fn notify(&mut self, incoming: &Incoming, region: u32) {

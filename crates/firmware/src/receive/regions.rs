@@ -183,7 +183,7 @@ impl ReceiveSide {
             answer => {
                 let status = answer.err().unwrap_or(DoneStatus::Complete);
                 let control = Control::Reply { handle, status, values: None };
-                ToSend::control(peer, control)
+                ToSend::Control { peer, control }
             }
         };
         if found.is_ok() {

@@ -133,8 +133,9 @@ impl SendSide {
         let shape = Shape::new(work, &send, chain.as_ref());
         let mut first = First { shape, plan, handle: handle(index, generation), number };
         let line = self.line(out.peers, peer, &leaving);
+        let debt = out.cross.acks[peer].debt();
         let outer = out.memory.enter(Stage::Transmission);
-        let emitted = self.emit(peer, (&leaving, 0), (&line, &mut first), out);
+        let emitted = self.emit(peer, (&leaving, 0), (&line, debt, &mut first), out);
         out.memory.leave(outer);
         let (bytes, requested) = match emitted {
             Ok(built) => built,
@@ -170,7 +171,7 @@ impl SendSide {
         let what = What::Message { message: index, number };
         entry.open_train(1, (path, plan.usual_frames), what);
         let resent = entry.note_left(now, &leaving, (0, requested));
-        self.carried(now, peer, out.cross);
+        self.carried(now, &out.cross.acks[peer], debt);
         self.on_sent(&leaving, (1, resent));
         if long {
             self.arm(peer, now);

@@ -21,14 +21,21 @@ pub(super) struct First<'a> {
     pub(super) number: u32,
 }
 
+/// What stands in a frame's header that its message does not know.
+#[derive(Clone, Copy)]
+pub(super) struct Numbers {
+    pub(super) sequence: Sequence,
+    pub(super) acknowledge: Sequence,
+}
+
 /// What frames that leave carry.
 pub(super) trait Body {
     /// Builds the frame at this place of those that leave. Returns the payload bytes that were copied.
     fn build(
         &mut self,
         sends: &mut SendSide,
-        to: (u32, u32),
-        head: (&Line<'_>, Flags, Sequence),
+        place: u32,
+        head: (&Line<'_>, Flags, Numbers),
         out: &mut Outlet<'_, impl HostMemory>,
     ) -> Result<u64, EncodeError>;
 }
@@ -38,11 +45,11 @@ impl Body for First<'_> {
     fn build(
         &mut self,
         sends: &mut SendSide,
-        (peer, _): (u32, u32),
-        head: (&Line<'_>, Flags, Sequence),
+        _: u32,
+        head: (&Line<'_>, Flags, Numbers),
         out: &mut Outlet<'_, impl HostMemory>,
     ) -> Result<u64, EncodeError> {
-        build_first(&mut sends.pool, peer, *self, head, out)
+        build_first(&mut sends.pool, *self, head, out)
     }
 }
 
@@ -57,21 +64,21 @@ impl Body for Stored {
     fn build(
         &mut self,
         sends: &mut SendSide,
-        (peer, _): (u32, u32),
-        head: (&Line<'_>, Flags, Sequence),
+        _: u32,
+        head: (&Line<'_>, Flags, Numbers),
         out: &mut Outlet<'_, impl HostMemory>,
     ) -> Result<u64, EncodeError> {
         let Self { what, place } = *self;
         let What::Message { message: index, number } = what else {
-            return sends.build(peer, what, place, head, out);
+            return sends.build(what, place, head, out);
         };
         if place > 0 {
-            return sends.build(peer, what, place, head, out);
+            return sends.build(what, place, head, out);
         }
         let message = sends.messages.at(index).ok_or(EncodeError::Unsendable)?;
         let handle = handle(index, sends.messages.generation(index));
         let first = First { shape: message.shape(), plan: message.plan, handle, number };
-        build_first(&mut sends.pool, peer, first, head, out)
+        build_first(&mut sends.pool, first, head, out)
     }
 }
 
@@ -85,17 +92,16 @@ fn line_of<'a>(line: &Line<'a>, kind: Kind) -> Line<'a> {
 #[inline(always)]
 fn build_first(
     pool: &mut Pool,
-    peer: u32,
     first: First<'_>,
-    (line, flags, sequence): (&Line<'_>, Flags, Sequence),
+    (line, flags, numbers): (&Line<'_>, Flags, Numbers),
     out: &mut Outlet<'_, impl HostMemory>,
 ) -> Result<u64, EncodeError> {
-    let Outlet { cross, memory, batch, .. } = out;
+    let Outlet { memory, batch, .. } = out;
+    let Numbers { sequence, acknowledge } = numbers;
     let First { shape, plan, number, .. } = first;
     let Line { peers, peer: to, hop, .. } = *line;
     let (kind, more) = shape.head(&plan);
     let line = Line { bundles: line.bundles && !plan.direct, ..line_of(line, kind) };
-    let acknowledge = cross.acks[peer].acknowledge;
     let head = Head { kind, flags: flags.with(more), sequence, acknowledge, word: number };
     // A receiver that cannot read any more finds another name, and pulls.
     let stamp = || to.route().and_then(|(link, &to)| memory.stamp(link, to)).unwrap_or(0);
@@ -109,15 +115,14 @@ impl SendSide {
     /// Builds any other frame. Returns the payload bytes that were copied.
     fn build(
         &mut self,
-        peer: u32,
         what: What,
         place: u32,
-        (line, flags, sequence): (&Line<'_>, Flags, Sequence),
+        (line, flags, numbers): (&Line<'_>, Flags, Numbers),
         out: &mut Outlet<'_, impl HostMemory>,
     ) -> Result<u64, EncodeError> {
         let Outlet { cross, memory, batch, .. } = out;
         let Line { peers, hop, .. } = *line;
-        let acknowledge = cross.acks[peer].acknowledge;
+        let Numbers { sequence, acknowledge } = numbers;
         let (kind, word, more) = what.head(place);
         let part;
         let mut inline_bytes = line.inline_bytes;

@@ -139,7 +139,7 @@ pub(crate) struct SendSide {
     /// An acknowledgement that is taken in later.
     late: Option<riding::Late>,
     /// Replies that have arrived: their values can be forgotten.
-    pub(crate) replied: Vec<u32>,
+    pub(crate) replied: VecDeque<u32>,
     /// The middle of a train is built in one go.
     pub(crate) whole_trains: bool,
     /// Links that take many frames in a call, a bit each: long trains leave by them in parts.
@@ -184,7 +184,7 @@ impl SendSide {
             awaited: BTreeSet::new(),
             strangers: strangers::Strangers::default(),
             late: None,
-            replied: Vec::new(),
+            replied: VecDeque::new(),
             whole_trains: true,
             segmenting,
             first: FirstNumbers::default(),

@@ -6,7 +6,7 @@
 
 use emp_wire::{Flags, HEADER_BYTES, Kind, Sequence};
 
-use super::build::Body;
+use super::build::{Body, Numbers};
 use super::record::{FrameState, Load, Piece, What};
 use super::transmission::{Leaving, inline_of};
 use super::{Outlet, SendSide, State};
@@ -39,13 +39,12 @@ impl Body for Run {
     fn build(
         &mut self,
         _: &mut SendSide,
-        (peer, place): (u32, u32),
-        (line, flags, sequence): (&Line<'_>, Flags, Sequence),
+        place: u32,
+        (line, flags, Numbers { sequence, acknowledge }): (&Line<'_>, Flags, Numbers),
         out: &mut Outlet<'_, impl HostMemory>,
     ) -> Result<u64, EncodeError> {
         let Self { kind, word, memory, fragment, ref mut alike } = *self;
         if alike.is_none() {
-            let acknowledge = out.cross.acks[peer].acknowledge;
             let head = Head { kind, flags: Flags::ACK, sequence, acknowledge, word };
             *alike = Alike::new(line, &head, fragment);
         }

@@ -3,13 +3,13 @@
 use emp_wire::{DoneStatus, Flags, LONG_FRAME_BYTES, Sequence};
 
 use super::active::Active;
-use super::build::{Body, Stored};
+use super::build::{Body, Numbers, Stored};
 use super::long::load_of;
 use super::record::{FrameState, Load, Record, What};
 use super::timer::DETOUR_RUNS;
 use super::{SendMessage, SendPeer, SendSide, Work};
 use crate::counters::Counter;
-use crate::cross::{Control, Cross, RouteNews};
+use crate::cross::{AckCell, Control, Cross, Debt, RouteNews};
 use crate::descriptor::Status;
 use crate::encode::{EncodeError, Line};
 use crate::limits::WINDOW_FRAMES;
@@ -436,7 +436,7 @@ impl SendSide {
         &mut self,
         peer: u32,
         (leaving, place): (&Leaving<'_>, u32),
-        (line, body): (&Line<'_>, &mut impl Body),
+        (line, debt, body): (&Line<'_>, Debt, &mut impl Body),
         out: &mut Outlet<'_, impl HostMemory>,
     ) -> Result<(u64, bool), EncodeError> {
         let Leaving { path, window, load, last, requests, .. } = *leaving;
@@ -445,7 +445,8 @@ impl SendSide {
         let low = self.asks(&self.peers[peer], (path, window), sequence, load.bytes);
         let requested = low | requests;
         let flags = Flags::ACK.with_if(last, Flags::LAST).with_if(requested, Flags::ACK_REQUEST);
-        let copied = body.build(self, (peer, place), (line, flags, sequence), out)?;
+        let numbers = Numbers { sequence, acknowledge: debt.acknowledge() };
+        let copied = body.build(self, place, (line, flags, numbers), out)?;
         Ok((copied, requested))
     }
 
@@ -461,9 +462,10 @@ impl SendSide {
         out: &mut Outlet<'_, impl HostMemory>,
     ) -> Result<u32, EncodeError> {
         let line = self.line(out.peers, peer, leaving);
+        let debt = out.cross.acks[peer].debt();
         let (mut sent, mut copied_bytes, mut resent) = (0, 0, false);
         while sent < leaving.frames {
-            match self.emit(peer, (leaving, sent), (&line, body), out) {
+            match self.emit(peer, (leaving, sent), (&line, debt, body), out) {
                 Ok((copied, requested)) => {
                     copied_bytes += copied;
                     resent = self.peers[peer].note_left(now, leaving, (sent, requested));
@@ -474,15 +476,15 @@ impl SendSide {
             sent += 1;
         }
         self.counters.add(Counter::BytesCopied, copied_bytes);
-        self.carried(now, peer, out.cross);
+        self.carried(now, &out.cross.acks[peer], debt);
         self.on_sent(leaving, (sent, resent));
         Ok(sent)
     }
 
-    /// Something left with the acknowledgement that is owed.
+    /// Something left with this acknowledgement.
     #[inline(always)]
-    pub(super) fn carried(&mut self, now: Time, peer: u32, cross: &mut Cross) {
-        if cross.acks[peer].carry(now) {
+    pub(super) fn carried(&mut self, now: Time, cell: &AckCell, debt: Debt) {
+        if cell.carry(debt, now) {
             self.counters.count(Counter::AcksPiggybacked);
         }
     }

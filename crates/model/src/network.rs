@@ -27,6 +27,8 @@ pub struct FabricSetup {
     pub queue_bytes: u64,
     /// Frames that find more bytes than this in a port's queue are marked (ECN, RFC 3168).
     pub ecn_bytes: Option<u64>,
+    /// Bytes that a port lets out at once after a pause, as a token bucket (tbf) does. 0: it is a wire.
+    pub burst_bytes: u64,
     /// Frames shorter than this are padded with zeros, as Ethernet does (46 on the real one; 0 for UDP).
     pub pad_bytes: usize,
     /// What happens to frames.
@@ -47,6 +49,7 @@ impl FabricSetup {
             // A shallow data-centre switch has about 100 to 500 KB for a port.
             queue_bytes: 512 << 10,
             ecn_bytes: None,
+            burst_bytes: 0,
             pad_bytes: 46,
             faults: FaultPlan::default(),
             piece_bytes: usize::MAX,

@@ -13,6 +13,8 @@ pub struct PortSetup {
     pub queue_bytes: u64,
     /// Frames that find more bytes than this waiting are marked.
     pub ecn_bytes: Option<u64>,
+    /// Bytes that go out at once after a pause, as by a token bucket (tbf). 0: it is a wire.
+    pub burst_bytes: u64,
 }
 
 /// What a port has seen.
@@ -38,7 +40,7 @@ pub(crate) struct Port {
     pub(crate) totals: PortTotals,
     /// The last frame was marked.
     pub(crate) marked: bool,
-    /// When all that waits has gone out.
+    /// When all that waits has gone out: earlier than that by what goes out at once, where anything does.
     free: Time,
 }
 
@@ -54,13 +56,14 @@ impl Port {
         let queued = waits.0 * (setup.bits_per_second / 1_000_000) / 8_000;
         self.marked = setup.ecn_bytes.is_some_and(|limit| queued > limit);
         let serial = serialisation(bytes, setup.bits_per_second);
-        self.free = self.free.max(now) + serial;
+        let saved = setup.burst_bytes * 8_000_000_000 / setup.bits_per_second.max(1);
+        self.free = self.free.max(Time(now.0.saturating_sub(saved))) + serial;
         let totals = &mut self.totals;
         totals.frames += 1;
         totals.wire_bytes += serial.0 * (setup.bits_per_second / 1_000_000) / 8_000;
         totals.marked += u64::from(self.marked);
         totals.queue_bytes_max = totals.queue_bytes_max.max(queued);
-        Some(self.free)
+        Some(self.free.max(now))
     }
 }
 
@@ -68,8 +71,12 @@ impl Port {
 mod tests {
     use super::*;
 
-    const GIGABIT: PortSetup =
-        PortSetup { bits_per_second: 1_000_000_000, queue_bytes: 6_000, ecn_bytes: Some(3_000) };
+    const GIGABIT: PortSetup = PortSetup {
+        bits_per_second: 1_000_000_000,
+        queue_bytes: 6_000,
+        ecn_bytes: Some(3_000),
+        burst_bytes: 0,
+    };
 
     #[test]
     fn frames_wait_are_marked_and_are_lost() {
@@ -87,6 +94,22 @@ mod tests {
         // All has gone out by now.
         assert_eq!(port.take(&GIGABIT, Time(100_000), 1_500), Some(Time(112_304)));
         assert!(!port.marked);
+    }
+
+    #[test]
+    fn after_a_pause_a_burst_goes_out_at_once() {
+        let setup = PortSetup { burst_bytes: 3 * 1_538, ..GIGABIT };
+        let mut port = Port::default();
+        for start in [1_000_000, 2_000_000] {
+            let out: Vec<_> = (0..5).map(|_| port.take(&setup, Time(start), 1_500)).collect();
+            let late = [0, 0, 0, 12_304, 24_608].map(|late| Some(Time(start + late)));
+            assert_eq!(out, late);
+        }
+        assert_eq!(
+            port.take(&setup, Time(2_049_216), 1_500),
+            Some(Time(2_049_216)),
+            "two came back"
+        );
     }
 
     #[test]

@@ -255,6 +255,7 @@ fn draw_fabric(prng: &mut Prng, temper: &Temper, options: &SwarmOptions) -> Fabr
         jitter,
         queue_bytes: 1 << prng.within(16..=21),
         ecn_bytes: None,
+        burst_bytes: 0,
         pad_bytes: *prng.pick(&[0, 46]),
         faults,
         piece_bytes: usize::MAX,

@@ -3,7 +3,9 @@
 //! which more was never asked.
 //!
 //! What the application had to send may be less than what the path carries, so less counts only if its window kept something from
-//! leaving meanwhile.
+//! leaving meanwhile, or what left waited in a queue; and not if other paths' frames that were missing kept it waiting for numbers.
+//!
+//! What a path delivers from its first byte on after a pause may be what a token bucket had saved: what it delivers further on is what it carries.
 
 use crate::time::{Span, Time};
 
@@ -15,6 +17,9 @@ const LEAST_WHOLE: Span = Span::us(150);
 
 /// Longest: beyond it there was a pause.
 const MOST: Span = Span::ms(20);
+
+/// Less than so many bytes say nothing of a queue: a single frame's round trip is long where a host does not run for a moment.
+const LEAST_QUEUED_BYTES: u32 = 12_000;
 
 /// A lower measurement takes the rate down by this part of the difference.
 const DOWN_PART: u32 = 4;
@@ -36,8 +41,12 @@ pub(crate) struct Rate {
     first: bool,
     /// Its window was too small for something since then.
     limited: bool,
+    /// There was no number for its next frame then, as others' were missing.
+    starved: bool,
     /// Bytes in a millisecond. 0: nobody knows.
     per_ms: u32,
+    /// They were measured from the first byte on after a pause.
+    rested: bool,
     /// By the peer's [`Busy`].
     measured: Time,
 }
@@ -71,7 +80,9 @@ impl Rate {
         bytes: 0,
         first: false,
         limited: false,
+        starved: false,
         per_ms: 0,
+        rested: false,
         measured: Time(0),
     };
 
@@ -92,7 +103,18 @@ impl Rate {
 
     /// Something leaves while nothing is under way.
     pub(crate) const fn begin(&mut self, now: Time) {
-        (self.since, self.bytes, self.first, self.limited) = (now, 0, true, false);
+        (self.since, self.bytes, self.first) = (now, 0, true);
+        (self.limited, self.starved) = (false, false);
+    }
+
+    /// What is known is that of long ago: one block at a time finds out.
+    pub(crate) fn is_guess(&self, busy: Time) -> bool {
+        self.doubled(busy) > 0
+    }
+
+    /// Something had to wait for a number, which is no fault of this path.
+    pub(crate) const fn note_starved(&mut self) {
+        self.starved = true;
     }
 
     /// Something had to wait for the window.
@@ -109,25 +131,34 @@ impl Rate {
         let long = took >= LEAST.max(Span(2 * trips.usual.0));
         let whole = trips.drained && self.first && spent >= LEAST_WHOLE;
         if !long && !whole {
+            if trips.drained && self.first && self.bytes >= LEAST_QUEUED_BYTES {
+                // It was there too soon to be measured: a guess is as good as known.
+                (self.per_ms, self.rested, self.measured) = (self.per_ms(busy), true, busy);
+            }
             return;
         }
         if took <= MOST.max(Span(8 * trips.usual.0)) {
             // A least round trip that was measured in a queue is none.
             let spent = spent.0.max(took.0 / 2).max(1);
             let per_ms = (u64::from(self.bytes) * 1_000_000 / spent) as u32;
-            self.note(per_ms, busy);
+            let queued = trips.usual > Span(2 * trips.least.0) && self.bytes >= LEAST_QUEUED_BYTES;
+            self.note(per_ms, queued, busy);
         }
         self.begin(now);
         self.first = false;
     }
 
-    fn note(&mut self, per_ms: u32, busy: Time) {
+    fn note(&mut self, per_ms: u32, queued: bool, busy: Time) {
         if per_ms > self.per_ms {
-            (self.per_ms, self.measured) = (per_ms, busy);
+            (self.per_ms, self.rested, self.measured) = (per_ms, self.first, busy);
+        } else if self.starved {
+            // Less than it carries, and nobody knows how much less.
+        } else if (self.limited || queued) && self.rested && !self.first {
+            (self.per_ms, self.rested, self.measured) = (per_ms, false, busy);
         } else if self.limited {
             self.per_ms -= (self.per_ms - per_ms) / DOWN_PART;
             self.measured = busy;
-        } else if per_ms >= self.per_ms(busy) / USED_PART {
+        } else if queued || per_ms >= self.per_ms(busy) / USED_PART {
             self.measured = busy;
         }
     }
@@ -147,7 +178,7 @@ pub(crate) struct Trips {
 mod tests {
     use super::*;
 
-    const GOING_ON: Trips = Trips { usual: Span::us(100), least: Span(0), drained: false };
+    const GOING_ON: Trips = Trips { usual: Span(0), least: Span(0), drained: false };
 
     /// One block at a time, each acknowledged before the next: a path of 500 Mb/s whose round trip has come to be long once.
     #[test]
@@ -253,6 +284,58 @@ mod tests {
         assert_eq!(rate.per_ms(now), 2_000_000, "hardly anything was sent");
     }
 
+    const QUEUED: Trips = Trips { usual: Span::us(300), least: Span::us(50), drained: false };
+
+    /// A token bucket lets the first bytes out at once: what the path delivers further on takes the rate down again as fast as that took it up.
+    #[test]
+    fn what_a_rested_path_delivers_at_first_is_corrected_at_once() {
+        let (mut rate, mut now) = (Rate::NEW, Time(1_000_000));
+        rate.begin(now);
+        now = now + Span::us(850);
+        rate.on_acked((now, now), 24_000, &QUEUED);
+        assert_eq!(rate.per_ms(now), 30_000);
+        now = now + Span::us(1_920);
+        rate.on_acked((now, now), 24_000, &QUEUED);
+        assert_eq!(rate.per_ms(now), 12_500, "no window was too small, but all of it was queued");
+        now = now + Span::us(1_920);
+        rate.on_acked((now, now), 12_000, &QUEUED);
+        assert_eq!(
+            rate.per_ms(now),
+            12_500,
+            "no burst came before this: there may have been no more to send"
+        );
+    }
+
+    /// One block is enough to see that what was hoped for is not so.
+    #[test]
+    fn a_guess_ends_with_a_block() {
+        let (mut rate, mut now) = (Rate::NEW, Time(1_000_000));
+        rate.begin(now);
+        rounds(&mut rate, &mut now, 1, 12_500, true);
+        for (took, per_ms) in [(Span::us(1_970), 12_500), (Span::us(60), 50_000)] {
+            now = now + Span::ms(450);
+            assert!(rate.is_guess(now) && rate.per_ms(now) == 50_000);
+            rate.begin(now);
+            now = now + took;
+            rate.on_acked((now, now), 24_000, &Trips { drained: true, ..QUEUED });
+            assert!(!rate.is_guess(now));
+            assert_eq!(rate.per_ms(now), per_ms, "as measured, or too quick for that");
+        }
+    }
+
+    /// Others' frames were missing, so there were no numbers: the path is as quick as it was.
+    #[test]
+    fn what_waits_for_numbers_says_nothing() {
+        let (mut rate, mut now) = (Rate::NEW, Time(1_000_000));
+        rate.begin(now);
+        rounds(&mut rate, &mut now, 1, 62_500, true);
+        rate.note_starved();
+        rounds(&mut rate, &mut now, 1, 12_500, true);
+        assert_eq!(rate.per_ms(now), 62_500);
+        rounds(&mut rate, &mut now, 1, 12_500, true);
+        assert_eq!(rate.per_ms(now), 12_500);
+    }
+
     /// A block alone in a long round trip seems slow: the path is tried with more and more until its window is full.
     #[test]
     fn one_block_says_little() {
@@ -264,6 +347,8 @@ mod tests {
         rounds(&mut rate, &mut now, 10, 1_000, false);
         assert_eq!(rate.per_ms(now), 64_000);
         rounds(&mut rate, &mut now, 1, 900, true);
-        assert_eq!(rate.per_ms(now), 975, "now it was full");
+        assert_eq!(rate.per_ms(now), 900, "now it was full");
+        rounds(&mut rate, &mut now, 1, 500, true);
+        assert_eq!(rate.per_ms(now), 800);
     }
 }

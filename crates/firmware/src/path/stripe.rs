@@ -27,6 +27,8 @@ pub(crate) struct Lane {
     pub(crate) queued: u64,
     /// Bytes that it delivers in a millisecond. 0: nobody knows yet.
     pub(crate) rate: u32,
+    /// It did long ago, and more is only hoped for.
+    pub(crate) is_guess: bool,
     /// A round trip by it, in microseconds.
     pub(crate) trip_us: u32,
     /// A block that it has taken has not left yet.
@@ -53,11 +55,13 @@ pub(crate) struct Backlog {
 
 /// The path of the next block. `None`: it is better off behind what an interface has taken.
 pub(crate) fn stripe(lanes: &[Lane], backlog: &Backlog) -> Option<PathId> {
-    let best = lanes.iter().min_by_key(|lane| lane.there_us(backlog.block))?;
+    // A guess that is wrong costs one block's time, and nobody waits for it meanwhile.
+    let known = || lanes.iter().filter(|lane| !lane.is_guess || lane.queued == 0);
+    let best = known().min_by_key(|lane| lane.there_us(backlog.block))?;
     if !best.taken {
         return Some(best.path);
     }
-    let others = lanes.iter().filter(|lane| !lane.taken);
+    let others = known().filter(|lane| !lane.taken);
     // What nobody knows first, however long its round trip seems: that may have been measured once, when its receiver did not run.
     let next = others.min_by_key(|lane| (lane.rate > 0, lane.there_us(backlog.block)))?;
     if next.rate == 0 {
@@ -93,7 +97,7 @@ mod tests {
     use super::*;
 
     fn lane(path: usize, rate: u32, queued: u64, taken: bool) -> Lane {
-        Lane { path: PathId::new(path), queued, rate, trip_us: 100, taken }
+        Lane { path: PathId::new(path), queued, rate, is_guess: false, trip_us: 100, taken }
     }
 
     const BACKLOG: Backlog = Backlog { block: 24_000, all: 480_000, frame: 1_500 };
@@ -137,6 +141,17 @@ mod tests {
         assert_eq!(stripe(&[far(0, true), second], &BACKLOG), Some(PathId::new(1)));
         let farther = Lane { trip_us: 90_000, ..second };
         assert_eq!(stripe(&[far(0, true), farther], &BACKLOG), None);
+    }
+
+    /// What is only hoped of one is tried by one block, which the others do not wait for.
+    #[test]
+    fn a_guess_is_tried_by_a_block_at_a_time() {
+        let [first, second] = [PathId::new(0), PathId::new(1)];
+        let fast = |queued, taken| lane(0, at(1_000), queued, taken);
+        let guess = |queued, taken| Lane { is_guess: true, ..lane(1, at(2_000), queued, taken) };
+        assert_eq!(stripe(&[fast(24_000, true), guess(0, false)], &BACKLOG), Some(second));
+        assert_eq!(stripe(&[fast(24_000, true), guess(1_500, false)], &BACKLOG), None);
+        assert_eq!(stripe(&[fast(24_000, false), guess(1_500, true)], &BACKLOG), Some(first));
     }
 
     #[test]

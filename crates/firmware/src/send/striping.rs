@@ -68,7 +68,11 @@ impl SendSide {
                 return next.or_else(|| self.choose(now, peer, paths, reads));
             }
         }
-        if !room || !self.begin_beside(now, peer, paths, reads) {
+        if !room {
+            self.note_starved(peer);
+            return None;
+        }
+        if !self.begin_beside(now, peer, paths, reads) {
             return None;
         }
         self.next_by_window(now, peer, paths).flatten()
@@ -169,9 +173,9 @@ impl SendSide {
             let left: u64 = waiting.map(|(next, end)| end.since(next) as u64 * frame).sum();
             let under_way =
                 PathId::of_bits(bits).map(|path| active.flight(path).in_flight).sum::<u32>();
-            let (rate, trip_us) = self.rate_and_trip(peer, path);
+            let (rate, is_guess, trip_us) = self.rate_and_trip(peer, path);
             let queued = left + u64::from(under_way);
-            lanes.push(Lane { path, queued, rate, trip_us, taken: left > 0 });
+            lanes.push(Lane { path, queued, rate, is_guess, trip_us, taken: left > 0 });
         }
         let all = active.blocks.iter().map(|block| extent(block).0).sum();
         stripe(&lanes, &Backlog { block: bytes, all, frame })

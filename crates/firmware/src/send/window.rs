@@ -185,14 +185,21 @@ impl SendSide {
         active.asks((path, sequence), (bytes.into(), window), of)
     }
 
-    /// Bytes that a path of a peer delivers in a millisecond, and a round trip by it in microseconds. 0: nobody knows.
-    pub(super) fn rate_and_trip(&self, peer: u32, path: PathId) -> (u32, u32) {
+    /// Bytes that a path of a peer delivers in a millisecond, 0 if nobody knows; whether that is a guess; and a round trip by it in microseconds.
+    pub(super) fn rate_and_trip(&self, peer: u32, path: PathId) -> (u32, bool, u32) {
         let entry = &self.peers[peer];
         let trip_us = entry.rtt(&self.further, path).smoothed_us();
-        let Some(place) = entry.further_place() else { return (0, trip_us) };
+        let Some(place) = entry.further_place() else { return (0, true, trip_us) };
         let Further { rates, busy, .. } = &self.further[place];
         let (rate, busy) = (&rates[path.index()], busy.for_so_long);
-        (rate.per_ms(busy), rate.trip(busy, trip_us))
+        (rate.per_ms(busy), rate.is_guess(busy), rate.trip(busy, trip_us))
+    }
+
+    /// There is no number for what this peer is to be sent next.
+    pub(super) fn note_starved(&mut self, peer: u32) {
+        if let Some(place) = self.peers[peer].further_place() {
+            self.further[place].rates.iter_mut().for_each(Rate::note_starved);
+        }
     }
 
     /// A path of a peer has failed, or leads elsewhere: what it delivered says nothing.

@@ -206,6 +206,7 @@ fn queue(
         bits_per_second: setup.bits_per_second,
         queue_bytes: setup.queue_bytes,
         ecn_bytes: setup.ecn_bytes,
+        burst_bytes: setup.burst_bytes,
     };
     let Some(out) = port.take(&usual, leaves + half, bytes) else {
         return Fate::Congested;

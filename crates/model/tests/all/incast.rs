@@ -8,8 +8,12 @@ use emp_model::{FabricSetup, MessageSpec, PortSetup, Want, WorldSetup};
 const SENDERS: usize = 16;
 
 /// A port of 10 Gb/s with the buffer of an ordinary switch.
-const PORT: PortSetup =
-    PortSetup { bits_per_second: 10_000_000_000, queue_bytes: 512 << 10, ecn_bytes: None };
+const PORT: PortSetup = PortSetup {
+    bits_per_second: 10_000_000_000,
+    queue_bytes: 512 << 10,
+    ecn_bytes: None,
+    burst_bytes: 0,
+};
 
 fn sixteen_into_one(long: bool, bytes: u64, messages: usize) {
     let mut setup = WorldSetup::lan(SENDERS + 1, &Profile::DEFAULT);

@@ -118,7 +118,7 @@ fn long_frames_share_a_port_at_any_length() {
 fn slow_ports_are_shared() {
     for (megabits, kilobytes) in [(200, 128), (200, 512), (100, 128), (100, 512)] {
         let bits_per_second = megabits * 1_000_000;
-        let port = PortSetup { bits_per_second, queue_bytes: kilobytes << 10, ecn_bytes: None };
+        let port = PortSetup { bits_per_second, queue_bytes: kilobytes << 10, ..HALF_GIGABIT };
         for bytes in [32 << 10, (1 << 20) - 8_192] {
             let spans = [Span::ms(500), Span::ms(3_000)];
             println!("{megabits} Mb/s, {kilobytes} KB:");

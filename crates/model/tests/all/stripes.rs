@@ -4,14 +4,30 @@ use crate::support::{acquainted_setup, count, finish, wait};
 use emp_firmware::{Counter, LinkCost, LinkInfo, Profile, Span};
 use emp_model::{FabricSetup, MessageSpec, NodeSetup, Want, World, WorldSetup};
 
+/// What `tbf` of a lab's cables lets out at once after a pause, in bytes.
+const BURST_BYTES: u64 = 16 << 10;
+
 /// Two nodes with a cable of each of these rates, in Mb/s.
 fn cabled(rates: &[u64]) -> World {
-    cabled_later(rates, 0)
+    cabled_so((rates, 0), 0, LinkInfo::new(1_500, true))
 }
 
-/// The same; so many cables, the last ones, are not there at the start.
-fn cabled_later(rates: &[u64], plugged_later: usize) -> World {
-    let mut links: Vec<_> = rates.iter().map(|_| LinkInfo::new(1_500, true)).collect();
+/// Sockets by which frames longer than the MTU get through.
+fn long_link() -> LinkInfo {
+    let (first_ns, further_ns, long_ns) = (3_000, 1_000, Some((4_000, 10_000)));
+    let cost = LinkCost { first_ns, further_ns, long_ns, segments: true, named: false };
+    LinkInfo {
+        cost: Some(cost),
+        segments: true,
+        long_frames: true,
+        long_frames_held: 64,
+        ..LinkInfo::new(1_472, true)
+    }
+}
+
+/// The same; so many cables, the last ones, are not there at the start, and so many bytes go out at once after a pause.
+fn cabled_so((rates, plugged_later): (&[u64], usize), burst_bytes: u64, link: LinkInfo) -> World {
+    let mut links = vec![link; rates.len()];
     emp_model::cables(&mut links);
     let node = |index| NodeSetup {
         links: links.clone(),
@@ -21,6 +37,8 @@ fn cabled_later(rates: &[u64], plugged_later: usize) -> World {
     let fabric = |mbps: &u64| FabricSetup {
         bits_per_second: mbps * 1_000_000,
         latency: Span::us(20),
+        burst_bytes,
+        piece_bytes: if link.long_frames { link.frame_bytes_max } else { usize::MAX },
         ..FabricSetup::lan()
     };
     let mut world = acquainted_setup(WorldSetup {
@@ -52,9 +70,17 @@ fn one_by_one(world: &mut World, messages: u32) -> Span {
 }
 
 fn ratio(alone: &[u64], together: &[u64]) -> f64 {
-    let of = |rates| transfer(&mut cabled(rates), 4).0 as f64;
+    ratio_of((alone, together), cabled, 4)
+}
+
+fn ratio_of(
+    (alone, together): (&[u64], &[u64]),
+    world: impl Fn(&[u64]) -> World,
+    messages: u32,
+) -> f64 {
+    let of = |rates| transfer(&mut world(rates), messages).0 as f64;
     let ratio = of(alone) / of(together);
-    println!("{together:?} Mb/s: {ratio:.2} times {alone:?}");
+    println!("{together:?} Mb/s: {ratio:.3} times {alone:?}");
     ratio
 }
 
@@ -78,6 +104,19 @@ fn a_slow_cable_beside_a_fast_one_takes_nothing_from_it() {
         let fast = rates[0].max(rates[1]);
         let ratio = ratio(&[fast], &rates);
         assert!(ratio >= 1.0, "{ratio} with {rates:?} Mb/s");
+    }
+}
+
+/// The same where a port lets 16 KB out at once after a pause: a block alone is there in a third of the time that the port's rate asks for.
+#[test]
+fn a_slow_cable_that_begins_fast_takes_nothing_from_a_fast_one() {
+    for slow in [100, 300] {
+        for link in [LinkInfo::new(1_500, true), long_link()] {
+            let world = |rates: &[u64]| cabled_so((rates, 0), BURST_BYTES, link);
+            // Long enough that the slow one is tried again several times.
+            let ratio = ratio_of((&[1_000], &[1_000, slow]), world, 20);
+            assert!(ratio >= 0.995, "{ratio} with {slow} Mb/s");
+        }
     }
 }
 
@@ -148,12 +187,8 @@ fn two_cables_far_apart_carry_both() {
 /// carries as much as the other: blocks that leave in long frames pass by a cable that has none (`LONG-2`, `PATH-13`).
 #[test]
 fn a_cable_whose_long_frames_open_later_carries_as_well() {
-    let long = LinkInfo { segments: true, long_frames: true, ..LinkInfo::new(1_472, true) };
-    let mut links = vec![LinkInfo { long_frames_held: 64, ..long }; 2];
+    let mut links = vec![long_link(); 2];
     emp_model::cables(&mut links);
-    let (first_ns, further_ns, long_ns) = (3_000, 1_000, Some((4_000, 10_000)));
-    let cost = LinkCost { first_ns, further_ns, long_ns, segments: true, named: false };
-    links.iter_mut().for_each(|link| link.cost = Some(cost));
     let node =
         |index| NodeSetup { links: links.clone(), ..NodeSetup::new(index, Profile::DEFAULT) };
     let cable = FabricSetup {
@@ -231,7 +266,7 @@ fn a_long_stream_goes_on_by_both() {
 #[test]
 fn a_cable_that_is_plugged_in_later_carries() {
     for first in 0..2 {
-        let mut world = cabled_later(&[500, 500], 1);
+        let mut world = cabled_so((&[500, 500], 1), 0, LinkInfo::new(1_500, true));
         let alone = transfer(&mut world, 4);
         assert_eq!(world.network().port(1, 1).frames, 0, "there is no second cable");
         world.plug(first);

@@ -47,12 +47,20 @@ pub struct Stream {
 }
 
 /// 10 Gb/s and 512 KB, as a shallow switch has.
-pub const TEN_GIGABIT: PortSetup =
-    PortSetup { bits_per_second: 10_000_000_000, queue_bytes: 512 << 10, ecn_bytes: None };
+pub const TEN_GIGABIT: PortSetup = PortSetup {
+    bits_per_second: 10_000_000_000,
+    queue_bytes: 512 << 10,
+    ecn_bytes: None,
+    burst_bytes: 0,
+};
 
 /// The lab's port.
-pub const HALF_GIGABIT: PortSetup =
-    PortSetup { bits_per_second: 500_000_000, queue_bytes: 128 << 10, ecn_bytes: None };
+pub const HALF_GIGABIT: PortSetup = PortSetup {
+    bits_per_second: 500_000_000,
+    queue_bytes: 128 << 10,
+    ecn_bytes: None,
+    burst_bytes: 0,
+};
 
 impl Crew {
     /// Senders that have each sent a small message before, by one link of MTU 1500.

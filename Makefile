@@ -10,7 +10,7 @@ BUILT ?= $(or $(CARGO_TARGET_DIR),target)/release
 TESTED ?= $(or $(CARGO_TARGET_DIR),target)/debug
 SEEDS ?= 0..2000
 
-.PHONY: all book demo test requirements test-mpi test-mpi-empd test-mpi-full test-mpi-endurance test-libfabric test-fabtests test-cards fuzz mutants loom bench sim lint install install-built uninstall deb test-packages test-dissector deps browser wasm deps-mpi deps-packages deps-cards clean
+.PHONY: all book demo test requirements test-mpi test-mpi-empd test-mpi-full test-mpi-endurance test-libfabric test-fabtests test-cards fuzz mutants loom bench sim lint install install-built uninstall deb test-packages test-dissector deps browser tshark wasm deps-mpi deps-packages deps-cards clean
 
 all: export EMP_COMMIT ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null)
 all: deps
@@ -23,7 +23,7 @@ demo: all
 ## Lint, loom, tests, three fuzz targets for 20 s each, 1,000 new seeds of the simulator and the same 200 of worlds with relays, a part of the MPI programs: under half an hour on two
 ## cores. What it leaves out: test-mpi-empd, test-mpi-full, test-mpi-endurance, test-libfabric, test-fabtests,
 ## test-cards, test-packages, test-dissector, mutants.
-test: requirements deps browser lint loom fuzz
+test: requirements deps browser tshark lint loom fuzz
 	$(CARGO) test --workspace --locked
 	$(TESTED)/emp sim --fresh 1000
 	$(TESTED)/emp sim --relays --seeds 0..200
@@ -167,6 +167,10 @@ deps:
 ## Chromium, in which the tests look at the report of `emp bench netpipe`; without it they skip that.
 browser:
 	@tools/install-deps browser
+
+## Wireshark without its windows, which runs the dissector; without it the tests of that are skipped. Half a minute.
+tshark:
+	@tools/install-deps tshark
 
 ## Rust's target without an operating system, for which the engine is built; without it that is skipped.
 wasm:

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Holds share/emp/emp.lua to the test vectors: every field of every frame, by tshark; then mutated frames, none of which may make an error.
 
-    tests/dissector/check.py [--mutants N] [--seed N] [--keep DIRECTORY] [CAPTURE...]
+    tests/dissector/check.py [--mutants N] [--seed N] [--keep DIRECTORY] [--packets N] [CAPTURE...]
 
-A CAPTURE is a pcapng file of a run of EMP's, of which each frame must be understood and every checksum right that can be told.
+A CAPTURE is a pcapng file of a run of EMP's, of which each frame must be understood and every checksum right that can be told; of its first N packets.
 """
 
 import argparse
@@ -102,9 +102,9 @@ class Shown:
         return [(text or "").replace(":", "") for text in self.texts(name)]
 
 
-def frames(path):
-    """For each packet its frames of EMP."""
-    tree = xml.etree.ElementTree.fromstring(tshark(path, "-T", "pdml"))
+def frames(path, most=0):
+    """For each packet its frames of EMP; `most`: of the first so many."""
+    tree = xml.etree.ElementTree.fromstring(tshark(path, "-T", "pdml", *(("-c", str(most)) if most else ())))
     return [[Shown(proto) for proto in packet.findall("proto") if proto.get("name") == "emp"] for packet in tree.findall("packet")]
 
 
@@ -279,17 +279,18 @@ def check_mutants(directory, count, seed):
             sys.exit("dissector: most mutated frames did not come to the dissector at all")
 
 
-def check_capture(path, complaints):
-    count, bad = 0, 0
-    for packet in frames(path):
+def check_capture(path, most, complaints):
+    count, bad, again = 0, 0, 0
+    for packet in frames(path, most):
         for one in packet:
             count += 1
+            again += bool(one.texts("emp.first_copy"))
             bad += any(one.texts(name) for name in ("emp.short", "emp.bad_field", "emp.unknown_kind", "emp.wrong_version"))
             bad += one.texts("emp.checksum_status") == ["bad"]
     complaints.equal(str(path), "frames that are not understood", 0, bad)
     if not count:
         complaints.append(f"{path}: has no frames of EMP")
-    return count
+    return f"{count} frames of {path}, {again} of them sent again"
 
 
 def main():
@@ -297,6 +298,7 @@ def main():
     parser.add_argument("--mutants", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", type=pathlib.Path)
+    parser.add_argument("--packets", type=int, default=0)
     parser.add_argument("captures", nargs="*")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
@@ -308,7 +310,7 @@ def main():
             print(f"dissector: {vectors} vectors over {carrier}, {fields} fields", flush=True)
         check_following(directory, complaints)
         for capture in options.captures:
-            print(f"dissector: {check_capture(capture, complaints)} frames of {capture}", flush=True)
+            print(f"dissector: {check_capture(capture, options.packets, complaints)}", flush=True)
         for complaint in complaints[:40]:
             print(complaint, file=sys.stderr)
         if complaints:

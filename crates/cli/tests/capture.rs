@@ -3,6 +3,7 @@
 mod lab_support;
 
 use std::fs;
+use std::process::{Child, Command, Stdio};
 
 use lab_support::*;
 
@@ -49,7 +50,7 @@ fn it_looks_on_within_its_bounds() {
     for name in ["full", "tight"] {
         fs::create_dir(path(name)).unwrap();
     }
-    let mut command = std::process::Command::new("unshare");
+    let mut command = Command::new("unshare");
     command.args(["--net", "--mount", "sh", "-c", SCRIPT, "sh", env!("CARGO_BIN_EXE_emp")]);
     succeed(command.arg(directory.path()));
     let said = |name: &str| fs::read_to_string(path(name)).unwrap();
@@ -85,13 +86,78 @@ fn it_looks_on_within_its_bounds() {
     assert!(said("other.said").contains(": 0 frames"), "{}", said("other.said"));
 
     let check = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/dissector/check.py");
-    let mut check = std::process::Command::new(check);
+    let mut check = Command::new(check);
     check.args(["--mutants", "0"]).arg(path("lo.pcapng"));
-    if std::process::Command::new("tshark").arg("--version").output().is_err() {
+    if Command::new("tshark").arg("--version").output().is_err() {
         return skip(Need::Tshark, "tshark is not installed");
     }
     // Some packets hold several.
     assert!(succeed(&mut check).contains(" frames of "));
+}
+
+/// Ended with its test, by a signal that it ends a file for.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Ok(None) = self.0.try_wait() {
+            signal(&self.0, "INT");
+            let _ = self.0.wait();
+        }
+    }
+}
+
+/// A run of two hosts under loss, seen from outside where frames arrive, and from within a node: the dissector understands all frames of both. What
+/// the node loses before the cable is seen from within alone, as is that it is sent again.
+#[test]
+fn a_run_under_loss_is_understood_from_outside_and_from_within() {
+    const PACKETS: &str = "3000";
+    if !is_root() {
+        return;
+    }
+    if Command::new("tshark").arg("--version").output().is_err() {
+        return skip(Need::Tshark, "tshark is not installed");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let [outside, within] =
+        ["outside.pcapng", "within.pcapng"].map(|name| directory.path().join(name));
+    let lab = format!("c{}", unique('v'));
+    succeed(&mut emp(&["lab", "up", "--name", &lab]));
+    let inside = |host: &str| {
+        let mut command =
+            emp(&["lab", "exec", "--name", &lab, host, "--", env!("CARGO_BIN_EXE_emp")]);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    };
+    {
+        // Where frames arrive: those that leave by a ring pass by the taps.
+        let mut looks = inside("emp-b");
+        looks.args(["capture", "-i", "emp0", "--any-port", "--seconds", "60", "--frames", PACKETS]);
+        let mut looks = Running(looks.arg(&outside).spawn().expect("it starts"));
+        wait_until("it looks on", || fs::metadata(&outside).is_ok_and(|file| file.len() > 0));
+        let _listener =
+            Running(inside("emp-b").args(["bench", "listen"]).spawn().expect("it starts"));
+        let verify =
+            ["bench", "verify", "emp-b", "--link", "packet", "--loss", "0.01", "--seconds", "1"];
+        wait_until("a run is right", || {
+            let mut run = inside("emp-a");
+            run.args(verify).env("EMP_CAPTURE", &within);
+            run.status().expect("emp runs").success()
+        });
+        looks.0.wait().expect("it has as many frames as it wants");
+    }
+    run(&["lab", "down", "--name", &lab]);
+    let check = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/dissector/check.py");
+    let mut check = Command::new(check);
+    check.args(["--mutants", "0", "--packets", PACKETS]).args([&outside, &within]);
+    let said = succeed(&mut check);
+    assert!(said.contains("outside.pcapng"), "{said}");
+    let again = |file: &str| -> u64 {
+        let line = said.lines().find(|line| line.contains(file)).expect("it was looked at");
+        let count = line.split(", ").last().and_then(|end| end.split(' ').next());
+        count.and_then(|count| count.parse().ok()).unwrap_or_else(|| panic!("{line}"))
+    };
+    assert!(again("within.pcapng") > 0, "{said}");
 }
 
 #[test]

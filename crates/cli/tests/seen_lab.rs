@@ -8,11 +8,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use emp_host::{AutoLinks, Node, NodeId, Selector, Want};
+use emp_host::{AutoLinks, Board, Node, NodeId, Selector, Want};
 use lab_support::*;
 
 /// What an inhabitant is to be: its name, then whom it sends to if it sends, then at which address that is looked for by UDP alone.
 const ROLE: &str = "EMP_TEST_INHABITANT";
+
+/// Where its engine is, by name; not set: in its own process.
+const BOARD: &str = "EMP_TEST_BOARD";
 
 /// An inhabitant ends by itself after so long, whatever becomes of its test.
 const LIFE: Duration = Duration::from_secs(120);
@@ -34,8 +37,9 @@ fn inhabitant() {
             AutoLinks { interfaces: vec!["emp0".into()], memory: false, ..AutoLinks::default() }
         }
     };
-    let node = Node::builder().name(words[0]).auto_links(auto).unreachable_after(LIFE).start();
-    let node = node.expect("it starts");
+    let board = std::env::var(BOARD).map_or(Ok(Board::default()), |name| Board::named(&name));
+    let builder = Node::builder().name(words[0]).auto_links(auto).unreachable_after(LIFE);
+    let node = builder.board(board.expect("there is one")).start().expect("it starts");
     // As the faces tell their nodes of what a launcher says, so that the host of a silent peer is asked whether its process is there.
     let to = (format!("emp-{}", words.get(1).unwrap_or(&"a")), emp_wire::UDP_PORT_DEFAULT);
     if let ([_, peer], Ok(mut places)) = (words.as_slice(), to.to_socket_addrs()) {
@@ -86,7 +90,9 @@ impl Lab {
         }
         let name = format!("w{}", unique(letter));
         succeed(emp(&["lab", "up", "--name", &name]).args(more));
-        Some(Self { name, state: tempfile::tempdir().expect("a directory") })
+        // Where a service writes as well.
+        let state = tempfile::tempdir_in("/dev/shm").expect("a directory");
+        Some(Self { name, state })
     }
 
     fn inside(&self, host: &str) -> Command {
@@ -99,9 +105,14 @@ impl Lab {
 
     /// A node on a host, `a` on emp-a, as `role` says.
     fn start(&self, role: &str) -> Inhabitant {
+        self.start_on(role, "inline")
+    }
+
+    /// The same, with its engine on this board.
+    fn start_on(&self, role: &str, board: &str) -> Inhabitant {
         let host = format!("emp-{}", &role[..1]);
         let mut command = self.inside(&host);
-        command.arg(std::env::current_exe().expect("it has a path"));
+        command.arg(std::env::current_exe().expect("it has a path")).env(BOARD, board);
         inhabit(&mut command, &self.states(&host), role)
     }
 
@@ -112,7 +123,10 @@ impl Lab {
 
     /// a sends to b, and they have met.
     fn talking(&self) -> [Inhabitant; 2] {
-        let both = [self.start("b"), self.start("a b")];
+        self.met([self.start("b"), self.start("a b")])
+    }
+
+    fn met(&self, both: [Inhabitant; 2]) -> [Inhabitant; 2] {
         for host in ["emp-a", "emp-b"] {
             wait_until("each shows that it has met the other", || {
                 let output =
@@ -169,6 +183,28 @@ fn a_process_under_sigstop_is_named() {
     signal(&b.0, "CONT");
 }
 
+/// What a program whose engine is in the service shows, its engine writes, which goes on.
+#[test]
+fn a_stopped_process_whose_engine_goes_on_is_named() {
+    let Some(lab) = Lab::up('e', &["--empd"]) else { return };
+    let [b, _a] = lab.met([lab.start_on("b", "daemon"), lab.start("a b")]);
+    signal(&b.0, "STOP");
+    let process = b.0.id();
+    let stopped = format!("process {process} of b is stopped by a signal: kill -CONT {process}");
+    says(|| lab.why("emp-b", "a"), &["b waits for nobody", &stopped]);
+    let node = || -> serde_json::Value {
+        let text = succeed(emp(&["nodes", "--json"]).env("EMP_STATE_DIR", lab.states("emp-b")));
+        serde_json::from_str::<serde_json::Value>(&text).expect("JSON")["nodes"][0].take()
+    };
+    let received = || node()["links"][0]["frames_received"].as_u64().expect("a link");
+    let (before, shown) = (received(), node());
+    assert_eq!((&shown["board"], &shown["process"]), (&"daemon".into(), &process.into()));
+    assert!(shown["command"].as_str().is_some_and(|text| text.contains("inhabitant")), "{shown}");
+    // a goes on sending, and the engine takes and shows it.
+    wait_until("the file is written while the program is stopped", || received() > before + 100);
+    signal(&b.0, "CONT");
+}
+
 #[test]
 fn a_peer_whose_process_is_gone_is_named() {
     let Some(lab) = Lab::up('g', &[]) else { return };
@@ -200,7 +236,23 @@ struct Listening(Child);
 impl Listening {
     fn on(lab: &Lab, host: &str) -> Self {
         let mut command = lab.inside(host);
-        command.args([env!("CARGO_BIN_EXE_emp"), "doctor", "--listen"]).stdout(Stdio::piped());
+        command.arg(env!("CARGO_BIN_EXE_emp"));
+        Self::by(command)
+    }
+
+    /// Without any privilege.
+    fn as_nobody(lab: &Lab, host: &str) -> Self {
+        let place = lab.state.path().join("emp");
+        std::fs::copy(env!("CARGO_BIN_EXE_emp"), &place).expect("copied");
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(lab.state.path(), open).expect("ours");
+        let mut command = lab.inside(host);
+        command.args(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]).arg(place);
+        Self::by(command)
+    }
+
+    fn by(mut command: Command) -> Self {
+        command.args(["doctor", "--listen"]).stdout(Stdio::piped());
         let mut child = command.spawn().expect("it starts");
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
@@ -246,6 +298,17 @@ fn mtus_that_differ_are_named() {
     assert_eq!(name, "MTU");
     assert!(says.contains("9000 on emp0 here, 1500 on emp0 there"), "{says}");
     assert!(says.contains("the MTUs differ"), "{says}");
+}
+
+#[test]
+fn links_that_one_end_may_not_open_are_named() {
+    let Some(lab) = Lab::up('l', &[]) else { return };
+    let _listening = Listening::as_nobody(&lab, "emp-b");
+    let found = warnings(&mut doctor(&lab));
+    let links = found.iter().find(|(name, _)| name == "links");
+    let (_, says) = links.unwrap_or_else(|| panic!("{found:?}"));
+    assert!(says.contains("packet here, not there: no CAP_NET_RAW"), "{says}");
+    assert!(says.contains("raw frames are open at one end only"), "{says}");
 }
 
 #[test]

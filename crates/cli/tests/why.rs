@@ -72,6 +72,27 @@ fn what_is_no_state_file_is_one_line_and_exit_code_2() {
     mistake(emp(&["top"]).stdin(Stdio::null()).env("EMP_STATE_DIR", &directory));
 }
 
+/// A rank is meant by its number where its file is here; of several jobs, that of the node's own.
+#[test]
+fn a_peer_is_named_by_its_rank() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let directory = scratch.path().join("own");
+    let mut writers = [written(&directory, 0), written(&directory, 3)];
+    let peer = emp_state::Peer { node: 4, heard: 1, state: 2, ..emp_state::Peer::default() };
+    writers[0].peer(0, Some(&peer));
+    let why = |peer: &str| {
+        let mut command = emp(&["why", peer]);
+        command.env("EMP_STATE_DIR", &directory);
+        command
+    };
+    let text = succeed(&mut why("rank 3"));
+    assert!(text.starts_with("rank-0 waits for nothing of 0000000000000004"), "{text}");
+    assert!(mistake(&mut why("rank 0")).contains("rank 0"), "nobody has it for a peer");
+    let other = Identity { node: 4, rank: 5, job: Text::new("78"), ..Identity::default() };
+    let _of_another_job = Writer::create_in(&directory, &other, Readers::Own).expect("a file");
+    mistake(&mut why("rank 5"));
+}
+
 /// Who was stopped within a write is shown all the same, and it is said.
 #[test]
 fn a_file_that_was_being_written_is_shown_and_told_of() {

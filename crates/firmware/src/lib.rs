@@ -43,7 +43,7 @@ pub use descriptor::{
 };
 pub use engine::absence::REFERRED_BYTES_MIN;
 pub use engine::landing::{Arriving, Landing};
-pub use engine::shown::{PathShown, PeerShown};
+pub use engine::shown::PeerShown;
 pub use engine::{Config, Firmware};
 pub use event::{Limit, NodeEvent};
 
@@ -54,7 +54,7 @@ pub use memory::{
 pub use onesided::{
     AtomicDescriptor, GetDescriptor, PutDescriptor, RegionId, RemoteRegion, Rights,
 };
-pub use path::PathInUse;
+pub use path::{PathInUse, PathShown};
 pub use profile::{AckTrigger, Integrity, Profile, RetransmitUnit, Unexpected};
 pub use stage::Stage;
 pub use time::{Span, Time};

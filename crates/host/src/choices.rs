@@ -1,4 +1,9 @@
-//! Where a node's firmware runs, and how its callers wait. Plain choices; what they mean is done elsewhere.
+//! Where a node's firmware runs, how its callers wait, what is acknowledged together. Plain choices; what they mean is done elsewhere.
+
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+use emp_wire::NodeId;
 
 /// Where the firmware runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -13,7 +18,7 @@ pub enum Board {
     /// In a progress thread: messages move while the application computes.
     Thread,
     /// In the service `empd`, which owns the links: messages move while the application computes, is stopped, or has ended, and the application
-    /// needs no privilege. Two-sided messages only: regions, puts, gets and atomics are refused.
+    /// needs no privilege.
     Daemon,
     /// Placed on two threads: the application's, which is guarded as that of an inline board, and one of the node's.
     Split {
@@ -110,6 +115,61 @@ pub enum StateFile {
     All,
 }
 
+/// How many frames one acknowledgement covers, of all peers and of single ones: `16,PEER=4` as a text.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Collections {
+    /// Of those that have none of their own; `None`: as the profile has it.
+    pub all: Option<u32>,
+    /// Of peers: by what they call themselves, what they were called when their identity was made of that, or their identity (16 digits).
+    pub of: Vec<(String, u32)>,
+}
+
+/// Peers that have a collection of their own: more than anybody types.
+const COLLECTIONS_MAX: usize = 1_024;
+
+impl Collections {
+    /// Frames that may be asked for: what is owed is counted in 16 bits.
+    pub const FRAMES: RangeInclusive<u32> = 1..=65_535;
+
+    /// That of a peer of this identity and name, if it has one.
+    pub(crate) fn of_peer(&self, node: NodeId, name: &str) -> Option<u32> {
+        let is = |called: &str| {
+            called == name && !name.is_empty()
+                || NodeId::from_name(called) == node
+                || called == node.to_string()
+        };
+        self.of.iter().find(|(called, _)| is(called)).map(|(_, frames)| *frames)
+    }
+}
+
+impl FromStr for Collections {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut collections = Self::default();
+        for part in text.split(',').map(str::trim) {
+            let (peer, count) = part.rsplit_once('=').map_or((None, part), |(p, c)| (Some(p), c));
+            let frames = count.parse().ok().filter(|frames| Self::FRAMES.contains(frames));
+            let frames = frames.ok_or_else(|| {
+                let (least, most) = (Self::FRAMES.start(), Self::FRAMES.end());
+                format!("a collection of {count} frames; there are {least} to {most}")
+            })?;
+            match peer {
+                None if collections.all.is_some() => {
+                    return Err("two collections for all peers".to_owned());
+                }
+                None => collections.all = Some(frames),
+                Some("") => return Err(format!("{part}: a collection of a peer without a name")),
+                Some(peer) => collections.of.push((peer.to_owned(), frames)),
+            }
+        }
+        if collections.of.len() > COLLECTIONS_MAX {
+            return Err(format!("collections of more than {COLLECTIONS_MAX} peers"));
+        }
+        Ok(collections)
+    }
+}
+
 /// How callers (and the progress thread) wait for something to happen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum WaitMode {
@@ -127,6 +187,37 @@ pub enum WaitMode {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn collections_are_of_all_or_of_a_peer() {
+        let read = |text: &str| text.parse::<Collections>();
+        assert_eq!(read("16"), Ok(Collections { all: Some(16), of: Vec::new() }));
+        let both = read("bob=4, 16,00000000000000ff=2").unwrap();
+        assert_eq!(both.all, Some(16));
+        assert_eq!(
+            both.of_peer(NodeId::from_name("bob"), ""),
+            Some(4),
+            "its identity is made of that"
+        );
+        assert_eq!(both.of_peer(NodeId(7), "bob"), Some(4), "it calls itself so");
+        assert_eq!(both.of_peer(NodeId(255), "x"), Some(2));
+        assert_eq!(both.of_peer(NodeId(7), ""), None);
+        for (wrong, says) in [
+            ("", "a collection of  frames"),
+            ("0", "a collection of 0 frames; there are 1 to 65535"),
+            ("65536", "a collection of 65536 frames"),
+            ("-1", "a collection of -1 frames"),
+            ("bob=", "a collection of  frames"),
+            ("=3", "without a name"),
+            ("3,4", "two collections for all"),
+            ("16,", "a collection of  frames"),
+        ] {
+            let error = read(wrong).unwrap_err();
+            assert!(error.contains(says) && !error.contains('\n'), "{wrong}: {error}");
+        }
+        let many: Vec<_> = (0..=COLLECTIONS_MAX).map(|peer| format!("{peer}=1")).collect();
+        assert!(read(&many.join(",")).unwrap_err().contains("more than 1024"));
+    }
 
     #[test]
     fn boards_have_names() {

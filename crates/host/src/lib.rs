@@ -135,7 +135,7 @@ mod raw;
 mod told;
 mod turn;
 
-pub use choices::{Board, Scheme, StateFile, WaitMode};
+pub use choices::{Board, Collections, Scheme, StateFile, WaitMode};
 pub use endpoint::blocking::CallError;
 pub use endpoint::claim::Claim;
 pub use endpoint::error::{Failed, OpenError, OperationError, Refused, RefusedReason};

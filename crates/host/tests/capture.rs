@@ -11,6 +11,22 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes of an Ethernet header.
 const ETHERNET: usize = 14;
 
+/// What the environment asks for is as good as what the program does.
+#[test]
+fn a_board_that_captures_nothing_says_so() {
+    const ASKED: &str = "EMP_CAPTURE";
+    if std::env::var_os(ASKED).is_some() {
+        let refused = Node::builder().name("x").board(Board::Daemon).start().err().unwrap();
+        println!("refused: {refused}");
+        return;
+    }
+    let mut itself = std::process::Command::new(std::env::current_exe().unwrap());
+    itself.args(["--exact", "a_board_that_captures_nothing_says_so", "--nocapture"]);
+    let output = itself.env(ASKED, "/nowhere/x.pcapng").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("it captures nothing: unset EMP_CAPTURE"), "{text}");
+}
+
 #[test]
 fn every_frame_is_there_and_says_what_became_of_it() {
     let directory = tempfile::tempdir().unwrap();

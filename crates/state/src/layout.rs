@@ -10,12 +10,13 @@
 //! All numbers are little-endian. Times are nanoseconds of `CLOCK_MONOTONIC`, which all processes of a machine share; 0: never.
 
 use crate::field::{Field, Text, record};
+use crate::places::Places;
 
 /// The first bytes of every such file.
 pub const MAGIC: [u8; 8] = *b"EMPSTATE";
 
 /// The version of this layout.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// Where the identity lies.
 pub(crate) const IDENTITY_AT: usize = 64;
@@ -51,8 +52,8 @@ pub const PEERS_STEP: usize = 16;
 /// Peers that are shown at most, those that something is under way to or from first: the file is 272 KB then.
 pub const PEERS_MAX: usize = 1_024;
 
-/// Paths of a peer that are shown, those in use first. All are counted.
-pub const PATHS_MAX: usize = 3;
+/// Paths of a peer that are shown, those in use first: raw frames and datagrams of two interfaces. All are counted.
+pub const PATHS_MAX: usize = 4;
 
 const _: () = assert!(Head::BYTES <= IDENTITY_AT);
 const _: () = assert!(IDENTITY_AT + Identity::BYTES <= SEQUENCE_AT);
@@ -240,8 +241,6 @@ record! {
         state: u8,
         /// Paths to it that can be used.
         paths_up: u8,
-        /// Nothing yet.
-        spare: [u8; 5],
         /// When a frame last came from it.
         heard: u64,
         /// Since when it is in this state.
@@ -253,21 +252,21 @@ record! {
         /// Messages and one-sided operations to it that have not ended.
         out_messages: u32,
         /// Of these, sent and acknowledged: they wait for the peer's program.
-        out_awaiting: u32,
+        out_awaiting: u16,
         /// Frames under way to it that are not acknowledged.
         out_frames: u32,
         /// Runs of the timer since one last was.
-        out_timeouts: u32,
+        out_timeouts: u16,
         /// Times that it had no room, since it last had.
-        out_refusals: u32,
+        out_refusals: u16,
         /// Messages from it that arrive or wait for a receive.
         in_messages: u32,
         /// Of these, those that wait for a receive.
-        in_unexpected: u32,
+        in_unexpected: u16,
         /// Blocks of such that were asked for and are not wholly here.
-        in_pulls: u32,
+        in_pulls: u16,
         /// Receives that wait for it by name.
-        in_receives: u32,
+        in_receives: u16,
         /// Bytes that it lets this node send unasked; `u32::MAX`: as many as the window has.
         granted: u32,
         /// Frames sent to it for the first time, modulo 2³².
@@ -278,6 +277,8 @@ record! {
         name: Text<32>,
         /// Paths to it.
         paths: [Path; PATHS_MAX],
+        /// Where they lead, in their order.
+        places: Places,
     }
 }
 
@@ -296,8 +297,10 @@ record! {
         flight: u32,
         /// A round trip in microseconds, smoothed; 0: not measured.
         rtt_us: u32,
-        /// Where it leads.
-        to: Address,
+        /// Frames that left by it, modulo 2³².
+        sent: u32,
+        /// Of these, those that were found lost.
+        lost: u32,
     }
 }
 

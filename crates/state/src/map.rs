@@ -1,4 +1,5 @@
-//! The writer's mapping of its file. The only `unsafe` of the crate but for two system calls of [`place`](crate::place).
+//! The writer's mapping of its file. The only `unsafe` of the crate but for system calls of [`place`](crate::place), [`process`](crate::process) and
+//! [`given`](crate::given).
 //!
 //! Invariant: `at` is the address of a shared mapping of `words` whole words, which lives as long as the value. Other processes may
 //! read and write the file meanwhile, so it is touched by atomic words only. The file is never shortened by this program, and its

@@ -2,11 +2,13 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::field::{Field, Text};
+use crate::given::{self, Given};
 use crate::layout::{
     COUNTERS_MAX, Counter, Head, IDENTITY_AT, Identity, LINKS_MAX, Link, MAGIC, NOTES_MAX, NOW_AT,
     Note, Now, PEER_BYTES, PEERS_AT, PEERS_MAX, PEERS_STEP, Peer, VALUE_AT, VERSION, counter_at,
@@ -28,11 +30,39 @@ pub enum Grown {
     No,
 }
 
+/// A file in its directory, which goes with this value, unless that is dropped in a process that was forked from the file's.
+pub struct Kept {
+    path: PathBuf,
+    process: u32,
+}
+
+impl Kept {
+    /// False in a process that was forked from the node's. A system call.
+    fn is_ours(&self) -> bool {
+        self.process == std::process::id()
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if self.is_ours() {
+            // Where it is gone already, somebody looked and took the process for another.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// How the file is written to.
+enum To {
+    /// It is this process's own.
+    Own { file: File, map: Map, kept: Kept },
+    /// It is another's.
+    Given(Given),
+}
+
 /// The file of a node, which its host writes to.
 pub struct Writer {
-    path: PathBuf,
-    file: File,
-    map: Map,
+    to: To,
     /// What was or is to be published, from [`NOW_AT`] on.
     image: Box<[u8]>,
     peer: [u8; PEER_BYTES],
@@ -40,8 +70,6 @@ pub struct Writer {
     /// Of `Now`, so that it counts.
     writes: u64,
     notes: u32,
-    /// The process that made the file: one that was forked from it must leave it alone.
-    process: u32,
     full: bool,
 }
 
@@ -89,18 +117,45 @@ impl Writer {
         let map = made.inspect_err(|_| {
             let _ = fs::remove_file(&hidden);
         })?;
-        Ok(Self {
-            path,
-            file,
-            map,
+        Ok(Self::of(To::Own { file, map, kept: Kept { path, process } }))
+    }
+
+    fn of(to: To) -> Self {
+        Self {
+            to,
             image: vec![0; PEERS_AT - NOW_AT].into_boxed_slice(),
             peer: [0; PEER_BYTES],
             room: PEERS_STEP,
             writes: 0,
             notes: 0,
-            process,
             full: false,
-        })
+        }
+    }
+
+    /// For a file that another process has made by [`create`](Self::create) and [handed over](Self::hand_over), whom nothing is believed. All but
+    /// who the node is and whose, which is that process's to say, is written here.
+    ///
+    /// # Errors
+    ///
+    /// It is no plain file on a tmpfs, or too long.
+    pub fn given(file: OwnedFd) -> io::Result<Self> {
+        Given::new(file.into()).map(|given| Self::of(To::Given(given)))
+    }
+
+    /// Gives the file to another process to be written to, and keeps it in its place meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// It is not where such a process writes: on a tmpfs, as `/dev/shm` is.
+    pub fn hand_over(self) -> io::Result<(OwnedFd, Kept)> {
+        match self.to {
+            To::Own { file, kept, .. } if given::is_in_memory(&file) => Ok((file.into(), kept)),
+            To::Own { kept, .. } => Err(io::Error::other(format!(
+                "{} is on no tmpfs, and empd writes on no other file system",
+                kept.path.display()
+            ))),
+            To::Given(_) => Err(io::ErrorKind::InvalidInput.into()),
+        }
     }
 
     fn fill(file: &File, identity: &Identity, mode: u32) -> io::Result<Map> {
@@ -116,14 +171,28 @@ impl Writer {
         Ok(map)
     }
 
-    /// Where it is.
+    /// Where it is; empty: it is another process's.
     pub fn path(&self) -> &Path {
-        &self.path
+        match &self.to {
+            To::Own { kept, .. } => &kept.path,
+            To::Given(_) => Path::new(""),
+        }
     }
 
-    /// False in a process that was forked from the node's. A system call.
+    /// False in a process that was forked from the node's, and of a file that was given and cannot be written to.
     fn is_ours(&self) -> bool {
-        self.process == std::process::id()
+        match &self.to {
+            To::Own { kept, .. } => kept.is_ours(),
+            To::Given(given) => !given.is_over(),
+        }
+    }
+
+    /// Writes from byte `at` on, under the sequence number before it.
+    fn put(to: &mut To, at: usize, bytes: &[u8]) {
+        match to {
+            To::Own { map, .. } => map.publish(at, bytes),
+            To::Given(given) => given.publish(at, bytes),
+        }
     }
 
     fn place(&mut self, at: usize) -> &mut [u8] {
@@ -158,13 +227,16 @@ impl Writer {
 
     /// Shows how the node is, with all that was noted since the last time. Does nothing in a forked process.
     pub fn publish(&mut self, now: &Now) {
+        if let To::Given(given) = &mut self.to {
+            given.look();
+        }
         if !self.is_ours() {
             return;
         }
         self.writes += 1;
         let now = Now { writes: self.writes, notes: self.notes, ..*now };
         now.put(self.place(NOW_AT));
-        self.map.publish(NOW_AT, &self.image);
+        Self::put(&mut self.to, NOW_AT, &self.image);
     }
 
     /// Peers that there is room for now.
@@ -178,17 +250,19 @@ impl Writer {
             return Grown::No;
         }
         let room = self.room + PEERS_STEP;
-        match Map::new(&self.file, peer_at(room)) {
-            Ok(map) => {
-                (self.map, self.room) = (map, room);
-                Grown::Yes
-            }
-            Err(_) => {
-                // Not asked for again and again.
-                self.full = true;
-                Grown::No
+        if let To::Own { file, map, .. } = &mut self.to {
+            match Map::new(file, peer_at(room)) {
+                Ok(longer) => *map = longer,
+                Err(_) => {
+                    // Not asked for again and again.
+                    self.full = true;
+                    return Grown::No;
+                }
             }
         }
+        // One that was given becomes longer when it is written to.
+        self.room = room;
+        Grown::Yes
     }
 
     /// Shows a peer in a place below [`room`](Self::room), or that there is none. Does nothing in a forked process.
@@ -197,16 +271,7 @@ impl Writer {
             return;
         }
         peer.copied().unwrap_or_default().put(&mut self.peer);
-        self.map.publish(peer_at(index) + 8, &self.peer[..PEER_BYTES - 8]);
-    }
-}
-
-impl Drop for Writer {
-    fn drop(&mut self) {
-        if self.is_ours() {
-            // Where it is gone already, somebody looked and took the process for another.
-            let _ = fs::remove_file(&self.path);
-        }
+        Self::put(&mut self.to, peer_at(index) + 8, &self.peer[..PEER_BYTES - 8]);
     }
 }
 

@@ -9,7 +9,8 @@ use emp_state::layout::{Address, PATHS_MAX, PEERS_MAX, PEERS_STEP};
 use emp_state::place::Readers;
 use emp_state::process::Life;
 use emp_state::{
-    Grown, Identity, Link, Note, Now, Path as Way, Peer, PeerState, Refusal, Text, Writer, read,
+    Grown, Identity, Link, Note, Now, Path as Way, Peer, PeerState, Places, Refusal, Text, Writer,
+    read,
 };
 
 fn identity() -> Identity {
@@ -76,8 +77,8 @@ fn link() -> Link {
 fn peer() -> Peer {
     let mut paths = [Way::default(); PATHS_MAX];
     let flags = Way::THERE | Way::FIRST | Way::LONG;
-    let to = link().address;
-    paths[0] = Way { link: 0, flags, frame_bytes: 1_472, window: 31, flight: 32, rtt_us: 33, to };
+    let rates = Way { window: 31, flight: 32, rtt_us: 33, sent: 34, lost: 35, ..Way::default() };
+    paths[0] = Way { link: 0, flags, frame_bytes: 1_472, ..rates };
     Peer {
         node: 0x99,
         epoch: 41,
@@ -101,7 +102,7 @@ fn peer() -> Peer {
         frames_resent: 57,
         name: Text::new("bob"),
         paths,
-        ..Peer::default()
+        places: Places::of([link().address]),
     }
 }
 
@@ -164,7 +165,7 @@ fn the_layout_is_what_it_was() {
     let (_top, writer) = made();
     let bytes = fs::read(writer.path()).expect("the file");
     assert_eq!(bytes.len(), 16_384, "a node and its first peers");
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/version-2.hex");
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/version-3.hex");
     let want = fs::read_to_string(golden).unwrap_or_default();
     let is = rows(bytes);
     assert!(is == want, "the layout has changed:\n{is}");
@@ -325,6 +326,50 @@ fn a_reader_never_sees_half_of_what_is_written() {
         }
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
     });
+}
+
+/// Another process writes to it, as its owner's engine is there: in memory, whatever its owner does to the file meanwhile.
+#[test]
+fn a_file_that_was_handed_over_is_written_by_somebody_else() {
+    let top = tempfile::tempdir_in("/dev/shm").unwrap();
+    let own = Writer::create_in(&top.path().join("own"), &identity(), Readers::Own).unwrap();
+    let path = own.path().to_path_buf();
+    let (file, kept) = own.hand_over().expect("it is in memory");
+    let cut = fs::File::from(file.try_clone().unwrap());
+    let mut writer = Writer::given(file).expect("a state file");
+    let write = |writer: &mut Writer| {
+        writer.link(0, &link());
+        writer.counter(0, "frames_sent", 61);
+        writer.counter(1, "drop_duplicate", 62);
+        writer.peer(0, Some(&peer()));
+        writer.publish(&now());
+    };
+    write(&mut writer);
+    let found = read(&path).expect("a state file");
+    assert_eq!(
+        (found.identity.process, found.identity.name.show()),
+        (std::process::id(), "ann".into())
+    );
+    assert!(!found.torn && found.links == [link()] && found.peers == [peer()], "{found:?}");
+    assert_eq!(found.now, Now { writes: 1, ..now() });
+    while writer.room() < PEERS_MAX {
+        assert_eq!(writer.grow(), Grown::Yes);
+        let last = writer.room() - 1;
+        writer.peer(last, Some(&peer()));
+    }
+    assert_eq!(read(&path).unwrap().peers.len(), 1 + PEERS_MAX / PEERS_STEP - 1);
+    // Cut, it is no file any more that shows a node, and no end of its writer.
+    cut.set_len(0).unwrap();
+    write(&mut writer);
+    assert!(matches!(read(&path), Err(Refusal::Foreign)));
+    // Longer than any, it is left alone, and so is one that nobody can find.
+    cut.set_len(1 << 30).unwrap();
+    write(&mut writer);
+    assert_eq!(writer.grow(), Grown::No);
+    drop(writer);
+    assert!(path.exists(), "it is its owner's");
+    drop(kept);
+    assert!(!path.exists());
 }
 
 /// A child that was forked has the mapping too; it must neither write nor remove what is its parent's.

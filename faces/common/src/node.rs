@@ -119,6 +119,7 @@ pub fn random_identity() -> std::io::Result<NodeId> {
 fn describe(settings: &Settings) -> NodeBuilder {
     let mut builder = Node::builder()
         .profile(settings.profile.clone())
+        .collections(settings.collections.clone())
         .board(settings.board)
         .linger(settings.linger)
         .wait_mode(settings.wait);

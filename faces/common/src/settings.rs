@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use emp_host::limits::INTERFACES_MAX;
 use emp_host::limits::{INCOMING_MOST, OPERATIONS_MAX, OPERATIONS_MIN};
-use emp_host::{Board, Integrity, Profile, Span, WaitMode, Want, listed_peers};
+use emp_host::{Board, Collections, Integrity, Profile, Span, WaitMode, Want, listed_peers};
 use emp_link::FaultPlan;
 
 /// How long closing waits for acknowledgements at most, unless said otherwise. Peers that have ended say goodbye, so this
@@ -22,9 +22,6 @@ pub const TIMEOUT_DEFAULT_MS: u64 = 120_000;
 /// Limits of the time after which a peer is lost: many round trips, and an hour.
 const TIMEOUT_MIN_MS: u64 = 50;
 const TIMEOUT_MAX_MS: u64 = 3_600_000;
-
-/// Frames of a collection that may be asked for: what is owed is counted in 16 bits.
-const COLLECTIONS: std::ops::RangeInclusive<u32> = 1..=65_535;
 
 /// What there is to set: the name without `EMP_`, and what it does.
 pub const SETTINGS: [(&str, &str); 18] = [
@@ -52,7 +49,7 @@ pub const SETTINGS: [(&str, &str); 18] = [
     ("PROFILE", "Protocol parameters: default, emp2001, openmx, or vmmc2 (default: default)"),
     (
         "COLLECTION",
-        "Frames (of openmx: messages) that one acknowledgement covers: 1 to 65535 (default: the profile's; 16)",
+        "Frames (of openmx: messages) that one acknowledgement covers: 1 to 65535; PEER=FRAMES for one peer, as emp peers calls it; several separated by commas (default: the profile's; 16)",
     ),
     ("FAULT", "Faults to inject for tests, such as drop:0.01 (default: none)"),
     (
@@ -110,6 +107,8 @@ pub struct Settings {
     pub name: Option<String>,
     /// Protocol parameters, `EAGER` and `TIMEOUT` included.
     pub profile: Profile,
+    /// How many frames one acknowledgement covers, of all peers and of single ones.
+    pub collections: Collections,
     /// The variable that `TIMEOUT` is set by.
     pub timeout_variable: String,
     /// Faults to inject.
@@ -175,6 +174,7 @@ impl Settings {
             peers: peers(look("PEERS"))?,
             name: Some(name).filter(|name| !name.is_empty()),
             profile: profile(&look)?,
+            collections: collections(look("COLLECTION"))?,
             timeout_variable: look("TIMEOUT")
                 .map_or_else(|| "EMP_TIMEOUT".into(), |set| set.variable),
             fault: fault.transpose()?,
@@ -257,15 +257,6 @@ fn profile(look: &impl Fn(&str) -> Option<Set>) -> Result<Profile, String> {
     if let Some(bytes) = number(look("EAGER"), "bytes")? {
         profile = profile.with_eager(bytes);
     }
-    let set = look("COLLECTION");
-    let variable = set.as_ref().map(|set| set.variable.clone()).unwrap_or_default();
-    if let Some(frames) = number(set, "frames")? {
-        let fits = u32::try_from(frames).ok().filter(|frames| COLLECTIONS.contains(frames));
-        profile.collection = fits.ok_or_else(|| {
-            let (least, most) = (COLLECTIONS.start(), COLLECTIONS.end());
-            format!("{variable}={frames}: must be {least} to {most} frames")
-        })?;
-    }
     profile.integrity = one_of(look("INTEGRITY"), &Integrity::ALL, profile.integrity)?;
     let set = look("TIMEOUT");
     profile.unreachable_after = Span::ms(TIMEOUT_DEFAULT_MS);
@@ -293,6 +284,11 @@ fn profile(look: &impl Fn(&str) -> Option<Set>) -> Result<Profile, String> {
         }
     }
     Ok(profile)
+}
+
+fn collections(set: Option<Set>) -> Result<Collections, String> {
+    let Some(Set { variable, value }) = set else { return Ok(Collections::default()) };
+    value.parse().map_err(|problem| format!("{variable}={value}: {problem}"))
 }
 
 /// A setting that is a number.

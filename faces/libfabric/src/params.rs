@@ -57,8 +57,9 @@ mod tests {
     #[test]
     fn parameters_are_settings() {
         assert_eq!(with(c"iface", "a, b,").unwrap().interfaces, ["a", "b"]);
-        assert_eq!(with(c"collection", "3").unwrap().profile.collection, 3);
-        for wrong in ["0", "65536", "-1"] {
+        let collections = with(c"collection", "3,bob=5").unwrap().collections;
+        assert_eq!((collections.all, collections.of), (Some(3), vec![("bob".to_owned(), 5)]));
+        for wrong in ["0", "65536", "-1", "bob="] {
             assert!(with(c"collection", wrong).unwrap_err().starts_with("FI_EMP_COLLECTION="));
         }
         assert_eq!(with(c"linger", "5").unwrap().linger.as_millis(), 5);

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use emp_firmware::{Integrity, Profile};
-use emp_host::Board;
+use emp_host::{Board, Collections};
 
 use super::cpus;
 use super::job::{DAEMON, LinkChoice, Spec};
@@ -11,9 +11,6 @@ use crate::error::user_error;
 
 /// Ways of waiting that `--wait` knows.
 const WAITS: [&str; 3] = ["spin", "adaptive", "sleep"];
-
-/// Frames of a collection that can be chosen: what is owed is counted in 16 bits.
-const COLLECTIONS: std::ops::RangeInclusive<u32> = 1..=65_535;
 
 /// Seconds of silence that can be chosen: many round trips, and an hour.
 const TIMEOUT_SECONDS: std::ops::RangeInclusive<f64> = 0.05..=3_600.0;
@@ -27,9 +24,10 @@ pub struct EmpArgs {
     /// Protocol parameters: default, emp2001, openmx, vmmc2.
     #[arg(long, default_value = "default")]
     pub profile: String,
-    /// Frames (of openmx: messages) that one acknowledgement covers [default: the profile's].
+    /// Frames (of openmx: messages) that one acknowledgement covers; PEER=FRAMES for one peer, as emp peers calls it; several separated by commas
+    /// [default: the profile's].
     #[arg(long, value_name = "FRAMES")]
-    pub collection: Option<u32>,
+    pub collection: Option<String>,
     /// Seconds in which nothing is heard of the other end after which it is given up. Time in which the own interface has no carrier
     /// does not count, up to six times as much.
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
@@ -77,9 +75,8 @@ impl EmpArgs {
             let known: Vec<_> = Profile::ALL.iter().map(|profile| profile.name).collect();
             bail_user!("there is no profile {}; there are {}", self.profile, known.join(", "));
         }
-        if let Some(frames) = self.collection.filter(|frames| !COLLECTIONS.contains(frames)) {
-            let (least, most) = (COLLECTIONS.start(), COLLECTIONS.end());
-            bail_user!("a collection of {frames} frames is not possible; choose {least} to {most}");
+        if let Some(collections) = &self.collection {
+            collections.parse::<Collections>().map_err(user_error)?;
         }
         if !Integrity::ALL.iter().any(|(name, _)| *name == self.integrity) {
             let known = Integrity::ALL.map(|(name, _)| name);
@@ -112,7 +109,7 @@ impl EmpArgs {
         };
         let spec = Spec {
             profile: self.profile.clone(),
-            collection: self.collection,
+            collection: self.collection.clone(),
             timeout_ms: (self.timeout * 1e3) as u64,
             integrity: self.integrity.clone(),
             no_past_ip: self.no_past_ip,

@@ -69,9 +69,9 @@ pub struct Spec {
     pub link: LinkChoice,
     /// EMP's protocol parameters, by name.
     pub profile: String,
-    /// Frames that one acknowledgement covers; `None`: as the profile has it.
+    /// Frames that one acknowledgement covers, as [`Collections`](emp_host::Collections) reads them; `None`: as the profile has it.
     #[serde(default)]
-    pub collection: Option<u32>,
+    pub collection: Option<String>,
     /// Milliseconds of silence after which EMP gives a peer up.
     pub timeout_ms: u64,
     /// What EMP's payloads are checked by, by name.

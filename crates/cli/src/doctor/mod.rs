@@ -28,7 +28,7 @@ pub struct Args {
     /// For programs to read.
     #[arg(long)]
     json: bool,
-    /// Compare this host with another, on which `emp doctor --listen` runs: versions, MTU, clocks, and by which links the two reach each other.
+    /// Compare this host with another, on which `emp doctor --listen` runs: versions, MTU, links that either may open, clocks, and by which links the two reach each other.
     #[arg(long, value_name = "HOST", conflicts_with_all = ["program", "listen"])]
     peer: Option<String>,
     /// Do the other half of --peer, at this address or at every one (TCP port 51968), until interrupted.

@@ -11,7 +11,8 @@ use anyhow::Context;
 use emp_host::{AutoLinks, Node, NodeId, StateFile};
 use serde::{Deserialize, Serialize};
 
-use super::interfaces;
+use super::rung::{self, Able};
+use super::{interfaces, privilege};
 use crate::bail_user;
 use crate::error::print;
 use crate::finding::Finding;
@@ -45,6 +46,9 @@ pub struct End {
     /// Its node for the trial, and where that takes datagrams.
     node: u64,
     udp_port: Option<u16>,
+    /// What programs may open on the interface; empty: it is not said, or the interface is none.
+    #[serde(default)]
+    links: Vec<Able>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -94,6 +98,8 @@ fn clock() -> u64 {
 fn open(own: IpAddr) -> anyhow::Result<(End, Node)> {
     let all = interfaces::inspect(Path::new("/"));
     let interface = all.into_iter().find(|one| one.addresses.contains(&own));
+    let looks = interface.as_ref().filter(|_| !own.is_loopback());
+    let links = looks.map(rung::able).unwrap_or_default();
     let (name, mtu) = interface.map_or((String::new(), None), |one| (one.name, one.mtu));
     let start = |udp_port| {
         let auto = AutoLinks {
@@ -121,6 +127,7 @@ fn open(own: IpAddr) -> anyhow::Result<(End, Node)> {
         mtu,
         node: node.id().0,
         udp_port: udp.map(|at| at.port()),
+        links,
     };
     Ok((end, node))
 }
@@ -189,6 +196,7 @@ pub fn inspect(peer: &str) -> anyhow::Result<Vec<Finding>> {
         bail_user!("{peer} went away, or is no emp doctor --listen")
     };
     let mut findings = compare(&mine, &theirs);
+    findings.push(links(&mine.links, &theirs.links));
     findings.push(clocks(&mut talk)?);
     findings.extend(reach(&node, &theirs, there));
     Ok(findings)
@@ -230,6 +238,50 @@ fn compare(mine: &End, theirs: &End) -> Vec<Finding> {
             _ => Finding::ok("MTU", mtus),
         },
     ]
+}
+
+/// Raw frames of any of these are the same on the wire.
+const RAW: [&str; 3] = ["packet", "lent", "empd"];
+
+/// What either end may open, and what keeps the other from it.
+fn links(mine: &[Able], theirs: &[Able]) -> Finding {
+    let name = "links";
+    if mine.is_empty() || theirs.is_empty() {
+        let one = if mine.is_empty() { "here" } else { "there" };
+        return Finding::note(name, format!("not known {one}"));
+    }
+    let (mut both, mut neither, mut parts) = (Vec::new(), Vec::new(), Vec::new());
+    for one in mine {
+        let Some(other) = theirs.iter().find(|other| other.link == one.link) else { continue };
+        let link = one.link.as_str();
+        match (&one.why_not, &other.why_not) {
+            (None, None) => both.push(link),
+            (Some(_), Some(_)) => neither.push(link),
+            (None, Some(why)) => parts.push(format!("{link} here, not there: {why}")),
+            (Some(why), None) => parts.push(format!("{link} there, not here: {why}")),
+        }
+    }
+    if !both.is_empty() {
+        parts.insert(0, format!("{} at both", both.join(", ")));
+    }
+    if !neither.is_empty() {
+        parts.push(format!("{} at neither", neither.join(", ")));
+    }
+    let value = parts.join("; ");
+    let has_raw = |of: &[Able]| {
+        of.iter().any(|able| able.why_not.is_none() && RAW.contains(&able.link.as_str()))
+    };
+    let advice = match (has_raw(mine), has_raw(theirs)) {
+        (true, false) => "there",
+        (false, true) => "here",
+        _ => return Finding::ok(name, value),
+    };
+    let how =
+        if advice == "here" { privilege::set_capability() } else { "setcap cap_net_raw+ep".into() };
+    let advice = format!(
+        "raw frames are open at one end only, so datagrams go between them: {how}, or empd, {advice}"
+    );
+    Finding::warn(name, value, advice)
 }
 
 fn clocks(talk: &mut Talk) -> anyhow::Result<Finding> {
@@ -307,7 +359,37 @@ mod tests {
             mtu: Some(1_500),
             node: 7,
             udp_port: Some(9),
+            links: Vec::new(),
         }
+    }
+
+    #[test]
+    fn links_that_one_end_has_are_named_in_a_line_with_what_keeps_the_other_from_them() {
+        let able = |link: &str, why_not: &str| {
+            let why_not = Some(why_not.to_owned()).filter(|why| !why.is_empty());
+            Able { link: link.into(), why_not }
+        };
+        let all = ["packet", "lent", "empd", "xdp", "udp"];
+        let root = all.map(|link| {
+            able(link, if ["lent", "empd"].contains(&link) { "no service" } else { "" })
+        });
+        let user = all.map(|link| able(link, if link == "udp" { "" } else { "no CAP_NET_RAW" }));
+        let found = links(&root, &root);
+        assert_eq!((found.mark, found.advice), (Mark::Ok, None));
+        assert_eq!(found.value, "packet, xdp, udp at both; lent, empd at neither");
+        let found = links(&root, &user);
+        assert_eq!(
+            found.value,
+            "udp at both; packet here, not there: no CAP_NET_RAW; xdp here, not there: no CAP_NET_RAW; lent, empd at neither"
+        );
+        assert!(found.mark == Mark::Warn && found.advice.unwrap().ends_with("or empd, there"));
+        let found = links(&user, &root);
+        assert!(found.value.contains("packet there, not here: no CAP_NET_RAW"), "{}", found.value);
+        // A socket that a service lends speaks to one's own.
+        let mut served = user;
+        served[1].why_not = None;
+        assert_eq!(links(&root, &served).mark, Mark::Ok);
+        assert_eq!(links(&root, &[]).value, "not known there");
     }
 
     fn warnings(theirs: &End) -> Vec<String> {

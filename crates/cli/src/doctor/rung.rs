@@ -6,10 +6,11 @@ use emp_host::limits::INTERFACES_MAX;
 use emp_host::{PassedBy, PathCosts, RawFrames, RawWay, measure_paths};
 use emp_link::{Class, PacketLink, PacketOptions, Ranked};
 use emp_wire::NodeId;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::interfaces::{Interface, Kind};
 use super::{privilege, trials};
+use crate::process::{self, CAP_NET_ADMIN, CAP_NET_RAW, CAP_SYS_ADMIN};
 
 /// Bytes of an IPv4 and a UDP header.
 const IP_UDP_BYTES: usize = 28;
@@ -105,6 +106,45 @@ fn by_service(rung: &mut Rung) {
 
 /// A node that no other is likely to be, for a moment.
 const TRIAL_NODE: u64 = 0xD0C7_0125_7E57_0001;
+
+/// A link that programs of this user may have on an interface, or not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Able {
+    pub link: String,
+    /// Nothing is in the way if this is not there.
+    pub why_not: Option<String>,
+}
+
+/// Which links may be opened on an interface, each by trying, but for `xdp`, which would take the interface.
+pub fn able(interface: &Interface) -> Vec<Able> {
+    let ethernet = interface.kind != Kind::Other && interface.kind != Kind::Loopback;
+    let raw =
+        |tried: Result<(), String>| if ethernet { tried } else { Err("it carries IP only".into()) };
+    let packet =
+        trials::packet_socket_on(interface.index).map_err(|error| match error.raw_os_error() {
+            Some(libc::EPERM) => "no CAP_NET_RAW".to_owned(),
+            _ => error.to_string(),
+        });
+    let by = |way| {
+        let opened = RawFrames::new(&interface.name, NodeId(TRIAL_NODE)).open(&[way], |_| {});
+        opened.map(drop).map_err(|error| error.problem)
+    };
+    let needed = [CAP_NET_RAW, CAP_NET_ADMIN, CAP_SYS_ADMIN];
+    let xdp = match needed.into_iter().all(process::has_capability) {
+        true => Ok(()),
+        false => Err("not root".to_owned()),
+    };
+    let addressed = interface.addresses.iter().any(|address| !address.is_unspecified());
+    let udp = if addressed { Ok(()) } else { Err("no address".to_owned()) };
+    let all = [
+        ("packet", raw(packet)),
+        ("lent", raw(by(RawWay::Lent))),
+        ("empd", raw(by(RawWay::Served))),
+        ("xdp", raw(xdp)),
+        ("udp", udp),
+    ];
+    all.map(|(link, tried)| Able { link: link.to_owned(), why_not: tried.err() }).into()
+}
 
 /// What further nodes on the interface cost each frame, found out with two.
 fn many_nodes(interface: &str) -> &'static str {

@@ -109,11 +109,16 @@ pub fn by_job(seen: &mut Seen) {
 /// A node is meant by this.
 pub fn is_called(node: &Snapshot, wanted: &str) -> bool {
     let identity = &node.identity;
-    let rank = wanted.strip_prefix("rank").map(|text| text.trim().parse::<i32>());
     identity.name.show() == wanted
         || format!("{:016x}", identity.node) == wanted
         || wanted.parse() == Ok(identity.process)
-        || matches!(rank, Some(Ok(rank)) if rank >= 0 && identity.rank == rank)
+        || is_rank(node, wanted)
+}
+
+/// A node is the rank that is meant by this: `rank 3`.
+pub fn is_rank(node: &Snapshot, wanted: &str) -> bool {
+    let rank = wanted.strip_prefix("rank").map(|text| text.trim().parse::<i32>());
+    matches!(rank, Some(Ok(rank)) if rank >= 0 && node.identity.rank == rank)
 }
 
 /// What its process does, in a word.

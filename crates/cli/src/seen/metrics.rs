@@ -20,7 +20,8 @@ use crate::error::print;
 
 /// Print what nodes of this machine count and how their peers fare, as OpenMetrics text; with --listen, for Prometheus to fetch.
 ///
-/// Frames that were dropped are emp_frames_dropped_total, by reason; what nodes count is emp_NAME_total with the names of emp counters.
+/// Frames that were dropped are emp_frames_dropped_total, by reason; what nodes count is emp_NAME_total with the names of emp counters. There is no --json: this
+/// is what programs read already, and emp top --json has the same as JSON.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -28,6 +29,9 @@ pub struct Args {
     /// Answer at this address, such as 127.0.0.1:9477, until interrupted. Whoever can reach it reads what you may read.
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
+    /// Print once and end, as this does without --listen.
+    #[arg(long, hide = true, conflicts_with = "listen")]
+    once: bool,
 }
 
 /// How long one who asks may take: others wait meanwhile.
@@ -247,6 +251,8 @@ fn peers(node: &emp_state::Snapshot, labels: &Labels, all: &mut Gathered) {
             labels.clone(),
             resent,
         );
+        let sent = u64::from(peer.frames_sent);
+        all.count("emp_peer_frames_sent", "Frames to a peer, each once", labels.clone(), sent);
         let messages = [("out", peer.out_messages), ("in", peer.in_messages)];
         for (direction, count) in messages {
             let labels = with(&labels, &[("direction", direction.to_owned())]);
@@ -262,7 +268,24 @@ fn peers(node: &emp_state::Snapshot, labels: &Labels, all: &mut Gathered) {
                 labels.clone(),
                 path.flight.into(),
             );
-            all.gauge("emp_path_window_bytes", "Bytes that may be", labels, path.window.into());
+            all.gauge(
+                "emp_path_window_bytes",
+                "Bytes that may be",
+                labels.clone(),
+                path.window.into(),
+            );
+            all.count(
+                "emp_path_frames_sent",
+                "Frames that left by a path",
+                labels.clone(),
+                path.sent.into(),
+            );
+            all.count(
+                "emp_path_frames_lost",
+                "Of these, those that were lost",
+                labels,
+                path.lost.into(),
+            );
         }
     }
 }
@@ -282,7 +305,7 @@ mod tests {
     fn node(name: &str, counters: &[&str]) -> Snapshot {
         let counter = |name: &&str| Counter { name: Text::new(name), value: 3 };
         let way = emp_state::Path { flags: emp_state::Path::THERE, ..emp_state::Path::default() };
-        let peer = Peer { node: 7, name: Text::new("b\"c"), paths: [way; 3], ..Peer::default() };
+        let peer = Peer { node: 7, name: Text::new("b\"c"), paths: [way; 4], ..Peer::default() };
         Snapshot {
             path: PathBuf::new(),
             identity: Identity { name: Text::new(name), process: 9, ..Identity::default() },
@@ -368,6 +391,64 @@ mod tests {
         let line =
             "emp_frames_dropped_total{node=\"ann\",process=\"9\",reason=\"wrong_version\"} 3\n";
         assert!(text.contains(line), "{text}");
+    }
+
+    /// What one connection that says this is answered; it says no more then.
+    fn answer(at: SocketAddr, says: &str) -> String {
+        let mut stream = TcpStream::connect(at).expect("it listens");
+        stream.write_all(says.as_bytes()).expect("it is taken");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("it is answered and ended");
+        text
+    }
+
+    #[test]
+    fn whoever_asks_is_answered_and_who_is_silent_holds_up_nobody_for_long() {
+        let top = tempfile::tempdir().expect("a directory");
+        let identity = Identity { name: Text::new("ann"), ..Identity::default() };
+        let readers = emp_state::place::Readers::Own;
+        let mut writer = emp_state::Writer::create_in(&top.path().join("own"), &identity, readers)
+            .expect("a file");
+        writer.counter(0, "drop_duplicate", 4);
+        writer.publish(&Now { counters: 1, ..Now::default() });
+        let which = Which { file: Some(writer.path().into()), ..Which::default() };
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let at = listener.local_addr().expect("it has one");
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..7 {
+                    let (stream, _) = listener.accept().expect("somebody comes");
+                    let _ = serve(stream, &which);
+                }
+            });
+            // It says nothing, and those behind it wait for no more than it may take.
+            let silent = TcpStream::connect(at).expect("it listens");
+            let begin = Instant::now();
+            let got = answer(at, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+            assert!(begin.elapsed() < 5 * ASK_LIMIT, "{:?}", begin.elapsed());
+            drop(silent);
+            let (head, body) = got.split_once("\r\n\r\n").expect("a head");
+            assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.contains(CONTENT), "{head}");
+            assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())), "{head}");
+            assert!(families(body).contains("emp_frames_dropped"), "{body}");
+            assert!(body.contains("reason=\"duplicate\"} 4\n"), "{body}");
+            for (says, begins) in [
+                ("GET /nothing HTTP/1.1\r\n\r\n", "HTTP/1.1 404 Not Found\r\n"),
+                ("POST /metrics HTTP/1.1\r\n\r\n", "HTTP/1.1 400 Bad Request\r\n"),
+                ("hello\r\n\r\n", "HTTP/1.1 400 Bad Request\r\n"),
+            ] {
+                let got = answer(at, says);
+                assert!(got.starts_with(begins), "{says}: {got}");
+            }
+            // More than any question has, and never an end: what was not read is lost with the connection.
+            let mut endless = TcpStream::connect(at).expect("it listens");
+            let _ = endless.write_all("GET / HTTP/1.1\r\nx: ".as_bytes());
+            while endless.write_all(&[b'x'; 1_024]).is_ok() {}
+            // The file is gone meanwhile.
+            drop(writer);
+            let got = answer(at, "GET / HTTP/1.1\r\n\r\n");
+            assert!(got.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{got}");
+        });
     }
 
     /// The check itself is held to what it must not let through.

@@ -5,6 +5,7 @@ mod look;
 pub mod metrics;
 mod nodes;
 mod peers;
+mod rates;
 mod route;
 mod show;
 mod table;

@@ -1,5 +1,6 @@
 //! `emp route`.
 
+use emp_state::layout::Address;
 use emp_state::{Path, Peer, Snapshot};
 use serde_json::json;
 
@@ -47,7 +48,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         for peer in node.peers.iter().filter(|it| it.node == wanted || is_called(it, &args.peer)) {
             known = true;
             all.push(json!({ "node": show::node(node), "peer": show::peer(peer), "paths": paths(node, peer) }));
-            rows.extend(peer.paths().map(|path| row(node, peer, path)));
+            rows.extend(peer.paths().zip(peer.places.iter()).map(|path| row(node, peer, path)));
             if peer.paths().next().is_none() {
                 let none = format!("no path: {}", peer.state().word());
                 let [a, b] = [show::node(node), show::peer(peer)];
@@ -65,14 +66,14 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     print(&table::render(heads, &rows))
 }
 
-fn row(node: &Snapshot, peer: &Peer, path: &Path) -> [String; 8] {
+fn row(node: &Snapshot, peer: &Peer, (path, to): (&Path, Address)) -> [String; 8] {
     let mtu = node.links.get(usize::from(path.link)).map_or(0, |link| link.mtu);
     let long = if path.flags & Path::LONG != 0 { "+long" } else { "" };
     [
         show::node(node),
         show::peer(peer),
         show::link(node, path.link),
-        show::address(&path.to),
+        show::address(&to),
         if mtu == 0 { "-".into() } else { mtu.to_string() },
         format!("{}{long}", path.frame_bytes),
         if path.rtt_us == 0 { "-".into() } else { format!("{} µs", path.rtt_us) },
@@ -82,12 +83,13 @@ fn row(node: &Snapshot, peer: &Peer, path: &Path) -> [String; 8] {
 
 /// A peer's paths for programs.
 pub fn paths(node: &Snapshot, peer: &Peer) -> Vec<serde_json::Value> {
-    let value = |path: &Path| {
+    let value = |(path, to): (&Path, Address)| {
         json!({
-            "link": show::link(node, path.link), "to": show::address(&path.to), "frame_bytes_max": path.frame_bytes,
+            "link": show::link(node, path.link), "to": show::address(&to), "frame_bytes_max": path.frame_bytes,
             "first": path.flags & Path::FIRST != 0, "long_frames": path.flags & Path::LONG != 0,
             "window_bytes": path.window, "flight_bytes": path.flight, "rtt_us": path.rtt_us,
+            "frames_sent": path.sent, "frames_lost": path.lost,
         })
     };
-    peer.paths().map(value).collect()
+    peer.paths().zip(peer.places.iter()).map(value).collect()
 }

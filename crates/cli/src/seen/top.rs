@@ -1,10 +1,9 @@
 //! `emp top`: nodes, their peers and what is dropped, a second at a time.
 
-use std::collections::HashMap;
 use std::io::{IsTerminal, stdin, stdout};
 use std::time::Duration;
 
-use emp_state::Snapshot;
+use emp_state::{Peer, Snapshot};
 use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Layout};
@@ -14,7 +13,8 @@ use ratatui::widgets::{Block, Paragraph, Row, Table, TableState};
 use serde_json::json;
 
 use super::look::{Seen, Which, by_job, doing};
-use super::{peers, show, table};
+use super::rates::{Carries, Watch};
+use super::{peers, route, show, table};
 use crate::bail_user;
 use crate::error::print;
 
@@ -37,51 +37,6 @@ pub struct Args {
     every: f64,
 }
 
-/// What of a node was counted, to make rates of.
-#[derive(Clone, Copy, Default)]
-struct Counted {
-    at: u64,
-    messages: u64,
-    bytes: u64,
-    resent: u64,
-    dropped: u64,
-}
-
-/// The same in a second.
-#[derive(Clone, Copy, Default)]
-struct Rates {
-    messages: f64,
-    bytes: f64,
-    resent: f64,
-    dropped: f64,
-}
-
-impl Counted {
-    fn of(node: &Snapshot) -> Self {
-        let dropped = node.counters.iter().filter(|it| it.name.starts_with("drop_"));
-        Self {
-            at: node.now.written_real,
-            messages: node.counter("messages_sent") + node.counter("messages_received"),
-            bytes: node.links.iter().map(|link| link.bytes_sent + link.bytes_received).sum(),
-            resent: node.counter("frames_resent"),
-            dropped: dropped.map(|counter| counter.value).sum(),
-        }
-    }
-
-    fn since(&self, before: &Self) -> Rates {
-        let seconds = self.at.saturating_sub(before.at) as f64 / 1e9;
-        let rate = |now: u64, then: u64| {
-            if seconds > 0.0 { now.saturating_sub(then) as f64 / seconds } else { 0.0 }
-        };
-        Rates {
-            messages: rate(self.messages, before.messages),
-            bytes: rate(self.bytes, before.bytes),
-            resent: rate(self.resent, before.resent),
-            dropped: rate(self.dropped, before.dropped),
-        }
-    }
-}
-
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Order {
     Job,
@@ -93,8 +48,7 @@ enum Order {
 /// What is on the screen.
 struct Picture {
     seen: Seen,
-    before: HashMap<(u32, u64), Counted>,
-    rates: HashMap<(u32, u64), Rates>,
+    watch: Watch,
     order: Order,
     filter: String,
     /// The filter is being typed.
@@ -103,16 +57,11 @@ struct Picture {
     chosen: TableState,
 }
 
-fn key(node: &Snapshot) -> (u32, u64) {
-    (node.identity.process, node.identity.node)
-}
-
 impl Picture {
     fn new(seen: Seen) -> Self {
         let mut picture = Self {
             seen: Seen { nodes: Vec::new(), now: 0, odd: Vec::new() },
-            before: HashMap::new(),
-            rates: HashMap::new(),
+            watch: Watch::default(),
             order: Order::Job,
             filter: String::new(),
             typing: false,
@@ -123,30 +72,17 @@ impl Picture {
         picture
     }
 
-    /// A new look. A node that was not seen before has the rates since its start.
+    /// A new look.
     fn take(&mut self, seen: Seen) {
-        let mut before = HashMap::new();
-        let mut rates = HashMap::new();
-        for node in &seen.nodes {
-            let start = Counted { at: node.identity.started_real, ..Counted::default() };
-            let (now, last) = (Counted::of(node), self.before.get(&key(node)).unwrap_or(&start));
-            // Not written since: what it does is not known to have changed.
-            let same = now.at == last.at;
-            let known = self.rates.get(&key(node)).copied().filter(|_| same);
-            let stale = seen.now.saturating_sub(node.now.written) > 2_000_000_000;
-            let rate =
-                if stale { Rates::default() } else { known.unwrap_or_else(|| now.since(last)) };
-            rates.insert(key(node), rate);
-            before.insert(key(node), now);
-        }
-        (self.seen, self.before, self.rates) = (seen, before, rates);
+        self.watch.take(&seen.nodes, seen.now);
+        self.seen = seen;
         self.sort();
     }
 
     fn sort(&mut self) {
         by_job(&mut self.seen);
-        let rates = &self.rates;
-        let rate = |node: &Snapshot| rates.get(&key(node)).copied().unwrap_or_default();
+        let watch = &self.watch;
+        let rate = |node: &Snapshot| watch.of(node);
         let waits = |node: &Snapshot| {
             let all = node.peers.iter().flat_map(|peer| [peer.out_since, peer.in_since]);
             all.filter(|at| *at > 0).min().unwrap_or(u64::MAX)
@@ -157,10 +93,8 @@ impl Picture {
                 self.seen.nodes.sort_by(|a, b| rate(b).messages.total_cmp(&rate(a).messages));
             }
             Order::Losses => {
-                self.seen.nodes.sort_by(|a, b| {
-                    let lost = |node| rate(node).resent + rate(node).dropped;
-                    lost(b).total_cmp(&lost(a))
-                });
+                let lost = |node: &Snapshot| rate(node).resent + rate(node).dropped;
+                self.seen.nodes.sort_by(|a, b| lost(b).total_cmp(&lost(a)));
             }
             Order::Waits => self.seen.nodes.sort_by_key(waits),
         }
@@ -177,7 +111,7 @@ impl Picture {
     }
 
     fn row(&self, node: &Snapshot) -> [String; 11] {
-        let rates = self.rates.get(&key(node)).copied().unwrap_or_default();
+        let rates = self.watch.of(node);
         let job = node.identity.job.show();
         let flight: u64 =
             node.peers.iter().flat_map(|it| it.paths()).map(|path| u64::from(path.flight)).sum();
@@ -245,9 +179,9 @@ impl Picture {
     }
 }
 
-/// The node that they are peers of stands above them.
 const PEER_HEADS: [&str; 12] = [
-    "", "PEER", "STATE", "LINK", "RTT", "WINDOW", "FLIGHT", "OUT", "IN", "RESENT", "HEARD", "WAITS",
+    "NODE", "PEER", "STATE", "LINK", "RTT", "WINDOW", "FLIGHT", "FRAMES/S", "LOST/S", "OUT", "IN",
+    "WAITS",
 ];
 
 const HEADS: [&str; 11] = [
@@ -264,30 +198,62 @@ const HEADS: [&str; 11] = [
     "WAITS",
 ];
 
-/// What the chosen node has dropped and had sent again, the most first.
-fn losses(node: &Snapshot) -> String {
-    let name =
+/// What a node has dropped and sent again, by reason.
+fn losses(node: &Snapshot) -> impl Iterator<Item = (String, u64)> {
+    let is =
         |text: &str| text.starts_with("drop_") || ["frames_resent", "timeouts"].contains(&text);
-    let mut all: Vec<(String, u64)> = node
-        .counters
-        .iter()
-        .map(|counter| (counter.name.show(), counter.value))
-        .filter(|(text, value)| *value > 0 && name(text))
-        .collect();
+    let all = node.counters.iter().map(|counter| (counter.name.show(), counter.value));
+    all.filter(move |(text, value)| *value > 0 && is(text))
+}
+
+/// The same for people, the most first.
+fn losses_line(node: &Snapshot) -> String {
+    let mut all: Vec<_> = losses(node).collect();
     all.sort_by_key(|(_, value)| std::cmp::Reverse(*value));
     let all: Vec<String> = all.iter().map(|(name, value)| format!("{name} {value}")).collect();
     if all.is_empty() { "nothing was dropped or sent again".into() } else { all.join("  ") }
 }
 
-/// The peers of a node and their paths: who is waited for longest first, then who has most under way.
-fn peer_rows(node: &Snapshot, now: u64) -> Vec<[String; 12]> {
+/// The peers of a node: who is waited for longest first, then who has most under way.
+fn peers_of(node: &Snapshot) -> Vec<&Peer> {
     let mut all: Vec<_> = node.peers.iter().collect();
     all.sort_by_key(|peer| {
         let since = [peer.out_since, peer.in_since].into_iter().filter(|at| *at > 0).min();
         (since.unwrap_or(u64::MAX), std::cmp::Reverse(peer.out_messages + peer.in_messages))
     });
-    let mut rows: Vec<_> = all.into_iter().flat_map(|peer| peers::rows(now, node, peer)).collect();
-    rows.iter_mut().for_each(|row| row[0].clear());
+    all
+}
+
+/// They and their paths. A peer of several paths has a line of what goes by all, then one for each.
+fn peer_rows(picture: &Picture, node: &Snapshot) -> Vec<[String; 12]> {
+    let rates = picture.watch.of(node);
+    let rate = |carries: Carries| [carries.frames, carries.lost].map(|rate| format!("{rate:.0}"));
+    let mut rows = Vec::new();
+    for peer in peers_of(node) {
+        let [all, by_path @ ..] = rates.of(peer.node);
+        let lines = peers::rows(picture.seen.now, node, peer);
+        let of = |line: &[String; 12], carries: Carries| {
+            let [_, who, state, link, rtt, window, flight, out, back, _, _, waits] = line.clone();
+            let [frames, lost] = rate(carries);
+            let node = if who.is_empty() { String::new() } else { show::node(node) };
+            [node, who, state, link, rtt, window, flight, frames, lost, out, back, waits]
+        };
+        let [first, more @ ..] = lines.as_slice() else { continue };
+        if more.is_empty() {
+            rows.push(of(first, all));
+            continue;
+        }
+        let mut whole = of(first, all);
+        whole[3] = format!("{} paths", lines.len());
+        whole[4..7].fill(String::new());
+        rows.push(whole);
+        for (line, carries) in lines.iter().zip(by_path) {
+            let mut line = of(line, carries);
+            line[..3].fill(String::new());
+            line[9..].fill(String::new());
+            rows.push(line);
+        }
+    }
     rows
 }
 
@@ -312,18 +278,45 @@ fn once(picture: &Picture) -> String {
         return "no node runs here, or none that you may see\n".into();
     }
     let rows: Vec<_> = shown.iter().map(|node| picture.row(node)).collect();
-    table::render(HEADS, &rows)
+    let mut text = table::render(HEADS, &rows);
+    let rows: Vec<_> = shown.iter().flat_map(|node| peer_rows(picture, node)).collect();
+    if !rows.is_empty() {
+        text += &format!("\n{}", table::render(PEER_HEADS, &rows));
+    }
+    let lossy: Vec<_> = shown.into_iter().filter(|node| losses(node).next().is_some()).collect();
+    if !lossy.is_empty() {
+        text += "\n";
+    }
+    for node in lossy {
+        text += &format!("{}: {}\n", show::node(node), losses_line(node));
+    }
+    text
 }
 
 /// The picture for programs: rates are those since each node's start.
 fn values(picture: &Picture) -> serde_json::Value {
     let nodes = picture.shown().into_iter().map(|node| {
-        let rates = picture.rates.get(&key(node)).copied().unwrap_or_default();
+        let rates = picture.watch.of(node);
+        let peers = peers_of(node).into_iter().map(|peer| {
+            let [all, by_path @ ..] = rates.of(peer.node);
+            let mut paths = route::paths(node, peer);
+            for (path, carries) in paths.iter_mut().zip(by_path) {
+                path["frames_per_s"] = carries.frames.into();
+                path["lost_per_s"] = carries.lost.into();
+            }
+            json!({
+                "peer": format!("{:016x}", peer.node), "name": peer.name.show(), "state": peer.state().word(),
+                "frames_per_s": all.frames, "lost_per_s": all.lost, "out_messages": peer.out_messages,
+                "in_messages": peer.in_messages, "paths_up": peer.paths_up, "paths": paths,
+            })
+        });
+        let losses: serde_json::Map<_, _> =
+            losses(node).map(|(name, value)| (name, value.into())).collect();
         json!({
             "node": show::node(node), "process": node.identity.process, "job": node.identity.job.show(),
             "rank": node.identity.rank, "doing": doing(node.life), "messages_per_s": rates.messages,
             "bytes_per_s": rates.bytes, "resent_per_s": rates.resent, "dropped_per_s": rates.dropped,
-            "waits": show::waits(node, picture.seen.now),
+            "waits": show::waits(node, picture.seen.now), "losses": losses, "peers": peers.collect::<Vec<_>>(),
         })
     });
     json!({ "nodes": nodes.collect::<Vec<_>>() })
@@ -392,14 +385,18 @@ fn draw(frame: &mut Frame<'_>, picture: &mut Picture) {
     frame.render_stateful_widget(list, above, &mut chosen);
     let node = chosen.selected().and_then(|at| shown.get(at.min(shown.len().saturating_sub(1))));
     if let Some(node) = node {
-        let rows = peer_rows(node, picture.seen.now);
-        let widths = columns(PEER_HEADS, &rows, [1, 3]);
+        // The node that they are peers of stands above them.
+        let mut rows = peer_rows(picture, node);
+        rows.iter_mut().for_each(|row| row[0].clear());
+        let mut heads = PEER_HEADS;
+        heads[0] = "";
+        let widths = columns(heads, &rows, [1, 3]);
         let title = format!(" peers of {} ", show::node(node));
         let list = Table::new(rows.into_iter().map(Row::new), widths)
-            .header(Row::new(PEER_HEADS).style(head))
+            .header(Row::new(heads).style(head))
             .block(Block::bordered().title(title));
         frame.render_widget(list, middle);
-        let text = Paragraph::new(losses(node)).wrap(ratatui::widgets::Wrap { trim: true });
+        let text = Paragraph::new(losses_line(node)).wrap(ratatui::widgets::Wrap { trim: true });
         frame
             .render_widget(text.block(Block::bordered().title(" dropped, and sent again ")), below);
     }

@@ -18,6 +18,8 @@ fn node(rank: i32, sent: u64, dropped: u64, waits_since: u64) -> Snapshot {
     peer.paths[0].flags = emp_state::Path::THERE;
     peer.paths[1].flags = emp_state::Path::THERE;
     (peer.paths[0].window, peer.paths[1].window) = (1_111, 2_222);
+    (peer.frames_sent, peer.frames_resent) = (sent as u32, 10);
+    (peer.paths[0].sent, peer.paths[1].sent, peer.paths[1].lost) = (10, sent as u32, 10);
     Snapshot {
         path: PathBuf::new(),
         identity: Identity {
@@ -124,4 +126,31 @@ fn a_picture_has_nodes_peers_paths_and_drops() {
     picture.press(KeyCode::Char(' '));
     terminal.draw(|frame| draw(frame, &mut picture)).expect("drawn");
     assert!(terminal.backend().to_string().contains("space goes on"));
+}
+
+/// Rates of a peer and of its paths, and reasons for drops: for people and for programs.
+#[test]
+fn a_look_has_peers_paths_and_reasons() {
+    let mut picture = picture();
+    let text = once(&picture);
+    let line = |of: &str| text.lines().find(|line| line.contains(of)).unwrap_or_default();
+    // 500 frames and ten that were sent again, in the ten seconds since the start.
+    let all: Vec<&str> = line("2 paths").split_whitespace().collect();
+    assert!(all.contains(&"51") && all.contains(&"bob"), "{text}");
+    assert!(line("1111").contains(" 1 ") && line("2222").contains("50"), "{text}");
+    assert!(text.contains("\nr1: drop_duplicate 70\n"), "{text}");
+    let mut later = node(0, 900, 3, 0);
+    later.now.written_real += 2 * SECOND;
+    picture.take(seen(vec![later]));
+    let values = values(&picture);
+    let peer = &values["nodes"][0]["peers"][0];
+    assert_eq!((&peer["name"], &peer["frames_per_s"]), (&"bob".into(), &200.0.into()), "{values}");
+    let paths = [&peer["paths"][0], &peer["paths"][1]].map(|path| &path["frames_per_s"]);
+    assert_eq!(paths, [&0.0.into(), &200.0.into()]);
+    assert_eq!(values["nodes"][0]["losses"]["drop_duplicate"], 3);
+    // A peer that was given up counts from nothing again.
+    let mut anew = node(0, 5, 3, 0);
+    anew.now.written_real += 4 * SECOND;
+    picture.take(seen(vec![anew]));
+    assert_eq!(picture.watch.of(&picture.seen.nodes[0]).of(99)[0], Carries::default());
 }

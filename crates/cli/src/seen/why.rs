@@ -5,7 +5,7 @@ use emp_state::{Link, Peer, PeerState, Snapshot};
 use emp_wire::NodeId;
 use serde_json::json;
 
-use super::look::{Listing, Which};
+use super::look::{Listing, Which, is_rank};
 use super::{route, show};
 use crate::bail_user;
 use crate::error::print;
@@ -22,7 +22,7 @@ const LATELY: u64 = 600_000_000_000;
 /// too, its own file is looked at; where it does not, run it there as well.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The peer: its name or identity (16 digits).
+    /// The peer: its name or identity (16 digits), or, where it runs on this machine, its MPI rank (`rank 3`).
     peer: String,
     #[command(flatten)]
     listing: Listing,
@@ -34,11 +34,19 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     // The peer itself may be one that was not asked for.
     let all = Which::default().look_silently()?;
     let wanted = NodeId::from_name(&args.peer).0;
+    // Jobs have ranks of one number: that of this node's own job is meant.
+    let of_job = |node: &Snapshot, peer: &Peer| {
+        let is = |other: &&Snapshot| {
+            let same = other.identity.job == node.identity.job;
+            same && other.identity.node == peer.node && is_rank(other, &args.peer)
+        };
+        all.nodes.iter().any(|other| is(&other))
+    };
     let mut told = Vec::new();
     for node in &seen.nodes {
-        for peer in
-            node.peers.iter().filter(|it| it.node == wanted || route::is_called(it, &args.peer))
-        {
+        let meant =
+            |it: &&Peer| it.node == wanted || route::is_called(it, &args.peer) || of_job(node, it);
+        for peer in node.peers.iter().filter(meant) {
             let other = all.nodes.iter().find(|other| other.identity.node == peer.node);
             let sentence = sentence(node, peer, other, seen.now);
             told.push((show::node(node), show::peer(peer), sentence));
@@ -217,7 +225,7 @@ fn met(node: &Snapshot, peer: &Peer, other: Option<&Snapshot>, now: u64) -> Stri
         return sending(node, peer, other, now);
     }
     let since = show::ago(now, peer.in_since);
-    if peer.in_receives > 0 && peer.in_messages == peer.in_unexpected {
+    if peer.in_receives > 0 && peer.in_messages == u32::from(peer.in_unexpected) {
         return format!(
             "{me} waits since {since} for a message that {you} has not sent: it is {you}'s turn{}",
             hint(other)
@@ -310,83 +318,5 @@ fn hint(other: Option<&Snapshot>) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::path::PathBuf;
-
-    use emp_state::{Identity, Now, Path, Text};
-
-    use super::*;
-
-    const NOW: u64 = 100_000_000_000;
-
-    fn link(kind: &str, interface: &str, mtu: u32, trouble: &str) -> Link {
-        let (kind, interface) = (Text::new(kind), Text::new(interface));
-        Link { kind, interface, mtu, trouble: Text::new(trouble), ..Link::default() }
-    }
-
-    /// What a says of b, of which nothing was heard for 50 s, whose paths are by these of the links.
-    fn said(links: &[Link], by: &[u8]) -> String {
-        said_of(PeerState::Met, links, by)
-    }
-
-    fn said_of(state: PeerState, links: &[Link], by: &[u8]) -> String {
-        let mut peer = Peer { node: 2, heard: NOW / 2, out_frames: 1, ..Peer::default() };
-        (peer.name, peer.state) = (Text::new("b"), state.number());
-        (peer.out_since, peer.out_messages) = (NOW / 2, 1);
-        for (path, link) in peer.paths.iter_mut().zip(by) {
-            *path = Path { link: *link, flags: Path::THERE, ..Path::default() };
-        }
-        let node = Snapshot {
-            path: PathBuf::new(),
-            identity: Identity { name: Text::new("a"), ..Identity::default() },
-            life: Life::Elsewhere,
-            now: Now::default(),
-            links: links.to_vec(),
-            counters: Vec::new(),
-            notes: Vec::new(),
-            peers: vec![peer],
-            torn: false,
-        };
-        sentence(&node, &peer, None, NOW)
-    }
-
-    /// The path by raw frames has failed by then, and what is left is a socket that is bound to no interface.
-    #[test]
-    fn a_pulled_cable_is_named_by_whatever_path_is_left() {
-        let dead = |kind, name| link(kind, name, 1_500, "has no carrier");
-        let anywhere = link("udp", "0.0.0.0:51966", 0, "");
-        let pulled = "a cannot reach b: interface emp0 has no carrier, and nothing was heard of it";
-        let packet = dead("packet", "emp0");
-        for by in [&[][..], &[0], &[1], &[0, 1]] {
-            let text = said(&[packet, anywhere], by);
-            assert!(text.starts_with(pulled), "{by:?}: {text}");
-        }
-        let both = said(&[packet, dead("packet", "emp1"), anywhere], &[2]);
-        assert!(both.contains("emp0 has no carrier, interface emp1 has no carrier"), "{both}");
-    }
-
-    /// What is waited for, and since when, is said of a silent peer also once it is looked for again.
-    #[test]
-    fn a_silent_peer_is_told_of_alike_before_and_while_it_is_looked_for() {
-        let well = link("packet", "emp0", 1_500, "");
-        let met = said(&[well], &[0]);
-        let begins = "a waits since 50.0 s for an answer of b, of which nothing was heard for 50.0 s: its process is stopped or has ended";
-        assert!(met.starts_with(begins), "{met}");
-        assert_eq!(said_of(PeerState::Sought, &[well], &[]), met);
-    }
-
-    /// That one cable is out says nothing of a peer that is reached by another, or within the machine.
-    #[test]
-    fn a_cable_that_does_not_lead_there_is_not_named() {
-        let dead = link("packet", "emp0", 1_500, "has no carrier");
-        let well = link("packet", "emp1", 1_500, "");
-        let anywhere = link("udp", "0.0.0.0:51966", 0, "");
-        let memory = link("shm", "", 0, "");
-        for (links, by) in [([dead, well], [1]), ([dead, memory], [1]), ([anywhere, memory], [0])] {
-            let text = said(&links, &by);
-            assert!(text.contains("its process is stopped or has ended"), "{text}");
-        }
-        let text = said(&[dead, well, anywhere], &[2]);
-        assert!(text.contains("its process is stopped or has ended"), "{text}");
-    }
-}
+#[path = "why_tests.rs"]
+mod tests;

@@ -9,7 +9,7 @@ use emp_host::daemon::{Descriptor, End, Facts, Interface, Wrong, emit_event, tol
 use emp_host::{
     Board, Completion, Desk, Integrity, Node, OpKind, Profile, Selector, Span, StateFile, Status,
 };
-use emp_link::service::channel::{Broken, Channel, Heard, RECORD_BYTES_MAX};
+use emp_link::service::channel::{Broken, Channel, Gift, Heard, RECORD_BYTES_MAX};
 use emp_link::service::protocol::Engine as Wanted;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
@@ -76,6 +76,8 @@ pub(super) struct Engine {
     pub(super) looks: Vec<(u16, Selector)>,
     /// It has given a descriptor of its memory.
     reached: bool,
+    /// It has given one of the file in which its node shows its state.
+    shows: bool,
     /// Notifications that it was told of and whose owner has not taken them.
     pub(super) notified: u64,
     /// Operations of the client's that have not ended: all but receives, and these.
@@ -212,6 +214,7 @@ impl Engine {
             outbox: Outbox::default(),
             looks: Vec::new(),
             reached: false,
+            shows: false,
             notified: 0,
             sends: 0,
             receives: 0,
@@ -386,13 +389,14 @@ impl Engine {
         self.outbox.received((name, end), (at, bytes), held);
     }
 
-    /// All that came by the bell, so that who rings oftener than it was asked to is found out; among it a descriptor of the client's memory, perhaps.
+    /// All that came by the bell, so that who rings oftener than it was asked to is found out; among it a descriptor of the client's
+    /// memory or of its state file, perhaps.
     pub(super) fn hear(&mut self) -> Result<Heard, Broken> {
         let mut all = Heard::Nothing;
         loop {
             let (heard, given) = self.channel.listen_for_gifts()?;
             if let Some(given) = given {
-                self.take_gift(given.into());
+                self.wrong = self.take_gift(given).err().or(self.wrong);
             }
             match heard {
                 Heard::Bell => all = heard,
@@ -406,14 +410,30 @@ impl Engine {
         }
     }
 
-    fn take_gift(&mut self, file: std::fs::File) {
-        if std::mem::replace(&mut self.reached, true) {
-            self.wrong = Some(Wrong("its memory for the second time"));
-        } else if is_memory(&file) {
-            self.desk.reach(file);
-        } else {
-            self.wrong = Some(Wrong("a descriptor that is none of its memory"));
+    fn take_gift(&mut self, (gift, given): (Gift, OwnedFd)) -> Result<(), Wrong> {
+        match gift {
+            Gift::Memory => self.reach(given),
+            Gift::State => self.show_in(given),
         }
+    }
+
+    fn reach(&mut self, given: OwnedFd) -> Result<(), Wrong> {
+        let file = std::fs::File::from(given);
+        if std::mem::replace(&mut self.reached, true) {
+            return Err(Wrong("its memory for the second time"));
+        }
+        if !is_memory(&file) {
+            return Err(Wrong("a descriptor that is none of its memory"));
+        }
+        self.desk.reach(file);
+        Ok(())
+    }
+
+    fn show_in(&mut self, given: OwnedFd) -> Result<(), Wrong> {
+        if std::mem::replace(&mut self.shows, true) {
+            return Err(Wrong("its state file for the second time"));
+        }
+        self.desk.show_in(given).map_err(|_| Wrong("a descriptor that is none of a state file"))
     }
 
     /// Until there is something to do.

@@ -384,6 +384,13 @@ impl Engine {
             Tell::Hint(node, link, address) => self.desk.hint(node, link, address),
             Tell::Resolve(node, link, address) => self.desk.look_for(node, link, address),
             Tell::Collection(frames) => self.node.set_collection(frames),
+            Tell::CollectionOf(node, frames) => {
+                self.node.set_collection_of(node, frames);
+            }
+            Tell::Shows => {
+                // Its descriptor is in the bell. What it did wrong shows when it is next heard.
+                let _ = self.hear();
+            }
             // It was woken by that.
             Tell::Room => {}
             Tell::Unread(count) => self.desk.set_unread(count as usize),

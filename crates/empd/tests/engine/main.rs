@@ -14,6 +14,7 @@ mod hostile;
 mod messages;
 mod regions;
 mod scribbles;
+mod shown;
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use emp_host::daemon::{Answer, Export, Question, said, told};
 use emp_host::{NodeId, PostError, RemoteRegion, Rights, Segment, Selector, Status, WaitError};
-use emp_link::service::channel::{MEMORY_BYTES, RECORD_BYTES_MAX};
+use emp_link::service::channel::{Gift, MEMORY_BYTES, RECORD_BYTES_MAX};
 use emp_link::service::protocol::{Answer as Word, BUFFER_BYTES, Hello, Request, VERSION};
 use emp_link::service::{EngineSeat, socket};
 
@@ -169,7 +169,7 @@ fn scribbles_in_the_rings_of_an_engine_end_who_scribbles() {
 }
 
 /// What the engine answers.
-fn ask(seat: &mut EngineSeat, question: Question) -> Option<Answer> {
+pub fn ask(seat: &mut EngineSeat, question: Question) -> Option<Answer> {
     let mut buffer = vec![0; RECORD_BYTES_MAX];
     assert_eq!(seat.channel.write(said::ASK, &[&question.emit()]), Ok(true));
     seat.channel.wake();
@@ -207,19 +207,24 @@ fn what_is_none_of_a_programs_memory_is_not_taken_for_it() {
             [file.as_fd(), maps.as_fd(), none.connection.as_fd()].iter().enumerate()
         {
             let mut seat = seat(&socket, 0x6100 + number as u64);
-            seat.channel.give(*given).expect("there is room");
+            seat.channel.give(Gift::Memory, *given).expect("there is room");
             assert_eq!(ask(&mut seat, export(4096, 4096)), None, "{number} is taken");
         }
         let memory = || File::options().read(true).write(true).open("/proc/thread-self/mem");
         let mut twice = seat(&socket, 0x6200);
         for _ in 0..2 {
-            twice.channel.give(memory().expect("one's own").as_fd()).expect("there is room");
+            twice
+                .channel
+                .give(Gift::Memory, memory().expect("one's own").as_fd())
+                .expect("there is room");
         }
         assert_eq!(ask(&mut twice, export(4096, 4096)), None, "another's for the second time");
         // Whatever is said of it, nothing is reached but what that process has.
         let mut liar = seat(&socket, 0x6300);
         assert_eq!(ask(&mut liar, Question::Open(1)), Some(Answer::Opened(Ok(()))));
-        liar.channel.give(memory().expect("one's own").as_fd()).expect("there is room");
+        liar.channel
+            .give(Gift::Memory, memory().expect("one's own").as_fd())
+            .expect("there is room");
         for (address, bytes) in [(1 << 56, 1), (u64::MAX, 2), (5, u64::MAX), (1, 1 << 56)] {
             assert_eq!(ask(&mut liar, export(address, bytes)), refused, "{address:#x}");
         }

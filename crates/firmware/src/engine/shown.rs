@@ -7,7 +7,7 @@ use crate::counters::Counter;
 use crate::engine::Firmware;
 use crate::link::LinkIndex;
 use crate::pair::{mark, milliseconds};
-use crate::path::PathId;
+use crate::path::{PathId, PathShown};
 use crate::time::{Span, Time};
 
 /// Since when something has not moved is found out by whoever asks twice: numbers that are the same mean that nothing has.
@@ -54,17 +54,6 @@ impl PeerShown {
     pub const fn is_active(&self) -> bool {
         self.sought || self.out_messages > 0 || self.out_frames > 0 || self.in_messages > 0
     }
-}
-
-/// How a path fares, beside what [`PathInUse`](crate::PathInUse) says of it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PathShown {
-    /// Bytes that may be under way by it.
-    pub window: u32,
-    /// Bytes that are.
-    pub flight: u32,
-    /// A round trip in microseconds, smoothed; 0: not measured.
-    pub rtt_us: u32,
 }
 
 impl Firmware {
@@ -129,8 +118,7 @@ impl Firmware {
             Some((peer, paths.each().find_map(by)?))
         });
         let Some((peer, path)) = found else { return PathShown::default() };
-        let (window, flight, rtt_us) = self.send.shown_path(peer, path);
-        PathShown { window, flight, rtt_us }
+        self.send.shown_path(peer, path)
     }
 
     /// Receives that have no message yet, in post order by endpoint, at most so many of each: from whom ([`NodeId::ANY`]: anyone), and their

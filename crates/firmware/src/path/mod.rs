@@ -44,6 +44,21 @@ pub struct PathInUse {
     pub long_frames: bool,
 }
 
+/// How a path fares, beside what [`PathInUse`] says of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PathShown {
+    /// Bytes that may be under way by it.
+    pub window: u32,
+    /// Bytes that are.
+    pub flight: u32,
+    /// A round trip in microseconds, smoothed; 0: not measured.
+    pub rtt_us: u32,
+    /// Frames that left by it, modulo 2³².
+    pub sent: u32,
+    /// Of these, those that were found lost.
+    pub lost: u32,
+}
+
 /// Which of the paths to a peer: its place in the pair's list.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(crate) struct PathId(u8);

@@ -529,6 +529,7 @@ mod tests {
                 lost,
                 lost_so_far,
                 order,
+                began: counted_from,
                 recovery,
                 backoff,
                 progress_at,
@@ -541,7 +542,7 @@ mod tests {
             assert!(doubt.next.is_none());
             assert_eq!(lost_so_far, 0);
             let arrived = recovery.arrived_order();
-            assert_eq!([order, arrived], [70; 2], "they count on from the numbers");
+            assert_eq!([order, counted_from, arrived], [70; 3], "they count on from the numbers");
             assert_eq!((progress_at, delivered_at), (now, Time(0)));
         }
     }

@@ -18,6 +18,8 @@ pub(super) struct Flight {
     pub(super) lost_so_far: u32,
     /// Transmissions so far.
     pub(super) order: u32,
+    /// What that was when the peer was last idle.
+    pub(super) began: u32,
     /// What was lost of them.
     pub(super) recovery: Recovery,
     /// Timer runs since the last progress.
@@ -41,6 +43,30 @@ impl Flight {
     }
 }
 
+/// What paths of a peer have carried before it was last idle, to be shown: each transmission, and those that were found lost.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Carried {
+    pub(super) sent: [u32; PATHS_MAX],
+    pub(super) lost: [u32; PATHS_MAX],
+}
+
+impl Carried {
+    /// With what was carried since.
+    pub(super) fn with(mut self, since: &Flights) -> Self {
+        for (at, flight) in since.each.iter().enumerate() {
+            let sent = flight.order.wrapping_sub(flight.began);
+            self.sent[at] = self.sent[at].wrapping_add(sent);
+            self.lost[at] = self.lost[at].wrapping_add(flight.lost_so_far);
+        }
+        self
+    }
+
+    /// Lost by all of them.
+    pub(super) fn all_lost(&self) -> u32 {
+        self.lost.iter().fold(0, |all, lost| all.wrapping_add(*lost))
+    }
+}
+
 /// What is under way by all paths.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Flights {
@@ -59,6 +85,7 @@ impl Flights {
         for flight in &mut self.each[..used] {
             *flight = Flight {
                 order,
+                began: order,
                 recovery: Recovery::at(order),
                 progress_at: now,
                 ..Flight::default()
@@ -84,9 +111,9 @@ impl Flights {
         PathId::all().take(if self.further { PATHS_MAX } else { 1 })
     }
 
-    /// Frames found lost since the peer was last idle.
-    pub(super) fn lost_so_far(&self) -> u32 {
-        self.each.iter().fold(0, |all, flight| all.wrapping_add(flight.lost_so_far))
+    /// Not all that was carried since the peer was last idle is what the pair has sent: something was lost, or went by another path than the first.
+    pub(super) fn are_to_be_counted(&self) -> bool {
+        self.further || self.each.iter().any(|flight| flight.lost_so_far > 0)
     }
 
     pub(super) fn each_mut(&mut self) -> impl Iterator<Item = &mut Flight> {

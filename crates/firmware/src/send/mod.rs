@@ -52,6 +52,7 @@ use crate::tables::slots::Slots;
 use crate::time::{Span, Time};
 use crate::timers::Timers;
 use active::Active;
+use flight::Carried;
 pub(crate) use message::Work;
 use message::{SendMessage, State};
 pub(crate) use plan::Shape;
@@ -98,8 +99,8 @@ const RESUMED_AFTER: Span = Span::ms(200);
 pub(crate) struct SendSide {
     profile: Profile,
     collections: Collections,
-    /// Frames to a peer that were found lost before it was last idle, of those of which any were.
-    lost: HashMap<u32, u32>,
+    /// What peers' paths carried before they were last idle, of those of which that is not what was sent by the first.
+    carried: HashMap<u32, Carried>,
     /// Links whose carrier checks payloads, a bit each.
     pub(crate) summing: u64,
     pub(crate) counters: Counters,
@@ -165,7 +166,7 @@ impl SendSide {
             controls: 0,
             profile,
             collections: Collections::default(),
-            lost: HashMap::new(),
+            carried: HashMap::new(),
             counters: Counters::default(),
             unseen_us: 0,
             times_messages: false,
@@ -356,10 +357,9 @@ impl SendSide {
     fn settle(&mut self, peer: u32) {
         if self.peers[peer].active.as_ref().is_some_and(|active| active.is_idle()) {
             let active = self.peers[peer].active.take().expect("checked above");
-            let lost = active.flights.lost_so_far();
-            if lost > 0 {
-                let before = self.lost.entry(peer).or_default();
-                *before = before.wrapping_add(lost);
+            if active.flights.are_to_be_counted() {
+                let before = self.carried.entry(peer).or_default();
+                *before = before.with(&active.flights);
             }
             self.retire(active);
         }

@@ -1,7 +1,8 @@
 //! What the send side shows of a peer to whoever looks from outside ([`Firmware::shown`](crate::Firmware::shown)).
 
+use super::flight::Carried;
 use super::{SendPeer, SendSide};
-use crate::path::PathId;
+use crate::path::{PathId, PathShown};
 
 /// Messages that wait for a `done` are counted up to so many: each is a look, and beyond a few only that there are many matters.
 const AWAITING_COUNTED: usize = 64;
@@ -23,7 +24,7 @@ impl SendSide {
     pub(crate) fn shown(&self, peer: u32) -> Outgoing {
         let entry = &self.peers[peer];
         let frames_sent = entry.next.since(self.first.sequence) as u32;
-        let frames_lost = self.lost.get(&peer).copied().unwrap_or(0);
+        let frames_lost = self.carried_by(peer).all_lost();
         let idle = Outgoing { frames_sent, frames_lost, ..Outgoing::default() };
         let Some(active) = entry.active.as_deref() else { return idle };
         let awaiting = self.awaiting.iter(active.awaiting).take(AWAITING_COUNTED).count() as u32;
@@ -40,7 +41,6 @@ impl SendSide {
             timeouts,
             refusals: active.refusals,
             mark,
-            frames_lost: active.flights.lost_so_far().wrapping_add(frames_lost),
             ..idle
         }
     }
@@ -56,11 +56,31 @@ impl SendSide {
         3 * self.messages.len() as u64
     }
 
-    /// Of one of its paths: bytes that may be under way, bytes that are, and a round trip in microseconds.
-    pub(crate) fn shown_path(&self, peer: u32, path: PathId) -> (u32, u32, u32) {
+    /// What a peer's paths have carried, but for what was sent by the first while the peer was given no cause to count.
+    fn carried_by(&self, peer: u32) -> Carried {
+        let before = self.carried.get(&peer).copied().unwrap_or_default();
+        let active = self.peers[peer].active.as_deref();
+        active.map_or(before, |active| before.with(&active.flights))
+    }
+
+    /// One of its paths.
+    pub(crate) fn shown_path(&self, peer: u32, path: PathId) -> PathShown {
         let entry: &SendPeer = &self.peers[peer];
-        let flight = entry.active.as_deref().map_or(0, |active| active.flight(path).in_flight);
-        let window = entry.whole_window(&self.further, path);
-        (window, flight, entry.rtt(&self.further, path).smoothed_us())
+        let carried = self.carried_by(peer);
+        let sent = if path == PathId::FIRST {
+            // All that left, but for what the others took.
+            let others = carried.sent[1..].iter().fold(0u32, |all, sent| all.wrapping_add(*sent));
+            let frames_sent = entry.next.since(self.first.sequence) as u32;
+            frames_sent.wrapping_add(carried.all_lost()).saturating_sub(others)
+        } else {
+            carried.sent[path.index()]
+        };
+        PathShown {
+            window: entry.whole_window(&self.further, path),
+            flight: entry.active.as_deref().map_or(0, |active| active.flight(path).in_flight),
+            rtt_us: entry.rtt(&self.further, path).smoothed_us(),
+            sent,
+            lost: carried.lost[path.index()],
+        }
     }
 }

@@ -105,6 +105,10 @@ pub enum Tell {
     Room,
     /// So many completions wait at the program for its owner: what bounds receives for several messages.
     Unread(u64),
+    /// Frames that one acknowledgement from or to this node covers.
+    CollectionOf(NodeId, u32),
+    /// A descriptor of the file in which the node shows its state is in the bell.
+    Shows,
 }
 
 /// Refusals of endpoints and regions, by number.
@@ -318,6 +322,8 @@ impl Tell {
             Self::Taken(count) => writer.byte(8).long(*count),
             Self::Unread(count) => writer.byte(9).long(*count),
             Self::Room => writer.byte(10),
+            Self::CollectionOf(node, frames) => writer.byte(11).long(node.0).word(*frames),
+            Self::Shows => writer.byte(12),
         }
         .0
     }
@@ -344,6 +350,8 @@ impl Tell {
             8 => Self::Taken(fields.long()?),
             9 => Self::Unread(fields.long()?),
             10 => Self::Room,
+            11 => Self::CollectionOf(NodeId(fields.long()?), fields.word()?),
+            12 => Self::Shows,
             _ => return Err(Wrong("something told that there is not")),
         };
         fields.end()?;
@@ -421,6 +429,8 @@ mod tests {
             Tell::Taken(8),
             Tell::Unread(9),
             Tell::Room,
+            Tell::CollectionOf(NodeId(1), 2),
+            Tell::Shows,
         ] {
             assert_eq!(Tell::parse(&told.emit()), Ok(told));
         }
@@ -429,7 +439,7 @@ mod tests {
     proptest! {
         /// Whatever comes, it is read or refused.
         #[test]
-        fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..80), kind in 0u8..12) {
+        fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..80), kind in 0u8..14) {
             let mut bytes = bytes;
             if let Some(first) = bytes.first_mut() {
                 *first = kind;

@@ -6,11 +6,12 @@ mod posts;
 mod regions;
 
 use std::collections::{HashSet, VecDeque};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 use emp_firmware::{Completion, NodeEvent, OpId, OpKind, SegmentList};
 use emp_link::service::EngineSeat;
-use emp_link::service::channel::{Channel, Heard, RECORD_BYTES_MAX};
+use emp_link::service::channel::{Channel, Gift, Heard, RECORD_BYTES_MAX};
+use emp_state::Kept;
 
 use crate::daemon::end::{END_BYTES, End};
 use crate::daemon::facts::Facts;
@@ -67,6 +68,8 @@ pub(crate) struct Remote {
     left: bool,
     /// The service has a descriptor of this program's memory.
     memory_given: bool,
+    /// The file that the service shows the node's state in, in this user's directory for as long as the engine runs.
+    shown: Option<Kept>,
     /// The service's end of the bell is closed: its engine has ended.
     gone: bool,
 }
@@ -98,6 +101,7 @@ impl Remote {
             over: None,
             left: false,
             memory_given: false,
+            shown: None,
             gone: false,
         };
         remote.wait_until(|remote| remote.facts.operations_max != 0);
@@ -109,6 +113,19 @@ impl Remote {
 
     pub(crate) fn facts(&self) -> &Facts {
         &self.facts
+    }
+
+    /// From now on the service shows the node's state in this file, which is removed with this value.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub(crate) fn show_in(&mut self, (file, kept): (OwnedFd, Kept)) -> std::io::Result<()> {
+        self.channel.give(Gift::State, file.as_fd())?;
+        self.tell(Tell::Shows);
+        self.channel.wake();
+        self.shown = Some(kept);
+        Ok(())
     }
 
     /// True if nothing comes of it any more.
@@ -225,6 +242,7 @@ impl Remote {
     #[cold]
     fn end(&mut self, why: &str) {
         self.waiting.clear();
+        self.shown = None;
         self.over.get_or_insert_with(|| why.to_owned());
     }
 

@@ -12,6 +12,7 @@ use emp_wire::{Epoch, NodeId};
 use crate::boards::seat::{Engine, Parts, Seat};
 use crate::daemon::Interface;
 use crate::daemon::remote::Remote;
+use crate::links::capture;
 use crate::links::choice::{Choice, Outcome};
 use crate::links::error::BuildError;
 use crate::links::want::Want;
@@ -21,26 +22,35 @@ use crate::node::running::{Node, NodeInner};
 use crate::node::start::{NodeBuilder, system_error};
 use crate::told::journal::{Journal, Level};
 use crate::told::news::News;
+use crate::told::shown;
 
 /// How long the service may take to answer: as its links.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl NodeBuilder {
+    /// What was asked for that such a node has not.
+    fn not_elsewhere(&self) -> Option<&'static str> {
+        let want = self.auto_links.as_ref().map_or(Want::Auto, |auto| auto.want);
+        if !self.links.is_empty() {
+            Some("its links are the service's; this node was given its own")
+        } else if !matches!(want, Want::Auto | Want::Empd) {
+            Some("its links are the service's: leave the link to choose, or say empd")
+        } else if self.relay {
+            Some("it does not relay: start the node on another board")
+        } else if self.capture.is_some() || capture::asked_for().is_some() {
+            Some("it captures nothing: unset EMP_CAPTURE, or start the node on another board")
+        } else {
+            None
+        }
+    }
+
     /// Asks the service for an engine, and takes its place as a node.
     pub(super) fn start_elsewhere(self, name: String, id: NodeId) -> Result<Node, BuildError> {
         let refuse = |why: &str| Err(BuildError::Engine(why.into()));
+        if let Some(why) = self.not_elsewhere() {
+            return refuse(why);
+        }
         let auto = self.auto_links.unwrap_or_default();
-        if !self.links.is_empty() {
-            return refuse("its links are the service's; this node was given its own");
-        }
-        if !matches!(auto.want, Want::Auto | Want::Empd) {
-            return refuse("its links are the service's: leave the link to choose, or say empd");
-        }
-        if self.relay || self.capture.is_some() {
-            return refuse(
-                "it does not relay and captures nothing: start the node on another board",
-            );
-        }
         if name.len() > NAME_LINE_BYTES {
             return refuse("the node's name is longer than 100 bytes");
         }
@@ -75,17 +85,23 @@ impl NodeBuilder {
         }
         let path = self.service.unwrap_or_else(socket_path);
         let remote = ask_engine(&path, &wanted, PATIENCE).and_then(Remote::begin);
-        let remote = remote.map_err(BuildError::Engine)?;
+        let mut remote = remote.map_err(BuildError::Engine)?;
+        let patience = profile.unreachable_after;
+        let identity = shown::identity((id, epoch, &name), self.board, patience);
+        if let Some(file) = shown::to_hand_over(self.state, &identity, &mut journal) {
+            remote.show_in(file).map_err(system_error("handing the state file over"))?;
+        }
         let capabilities: Vec<_> = remote.facts().interfaces.iter().map(capabilities).collect();
         let choice = chosen(&path, &capabilities);
         choice.lines().for_each(|line| journal.say(Level::Info, &line));
         let links = capabilities.iter().map(crate::links::choice::name).collect();
         let news = News::new(links, self.patience_hint);
+        let collections = self.collections;
         // SAFETY: what is posted comes by `Seat::post` and its kin, which ask their callers for what the module's invariant asks for.
         let memory = unsafe { ProcessMemory::new(Vec::new()) };
         let engine = Engine::Away(Box::new(remote), profile.completions_max());
-        let parts =
-            Parts { engine, links: Vec::new(), memory, journal, news, shown: None, joining: None };
+        let (links, shown, joining) = (Vec::new(), None, None);
+        let parts = Parts { engine, links, memory, journal, news, collections, shown, joining };
         let seat = Seat::compose(parts, self.board, self.wait_mode)
             .map_err(|(what, source)| BuildError::System { what, source })?;
         let (linger, path_costs) = (self.linger, None);

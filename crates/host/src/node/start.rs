@@ -9,7 +9,7 @@ use emp_link::{Capabilities, CaptureFile, FaultPlan, Link, LinkThread};
 use emp_wire::{Epoch, NodeId};
 
 use crate::boards::seat::{Engine, Parts, Seat};
-use crate::choices::{Board, Scheme, StateFile, WaitMode};
+use crate::choices::{Board, Collections, Scheme, StateFile, WaitMode};
 use crate::links::apart::{self, Apart};
 use crate::links::capture;
 use crate::links::choice::{self, Choice};
@@ -39,6 +39,7 @@ pub struct NodeBuilder {
     pub(super) epoch: Option<u32>,
     pub(super) seed: Option<u64>,
     pub(super) profile: Profile,
+    pub(super) collections: Collections,
     pub(super) board: Board,
     pub(super) wait_mode: WaitMode,
     pub(super) linger: Duration,
@@ -78,6 +79,7 @@ impl Default for NodeBuilder {
             epoch: None,
             seed: None,
             profile: Profile::DEFAULT,
+            collections: Collections::default(),
             board: Board::default(),
             wait_mode: WaitMode::default(),
             linger: LINGER_DEFAULT,
@@ -152,6 +154,14 @@ impl NodeBuilder {
     /// [`profile`](Self::profile), which sets it as well.
     pub fn integrity(mut self, integrity: Integrity) -> Self {
         self.profile.integrity = integrity;
+        self
+    }
+
+    /// How many frames one acknowledgement covers, for all peers, which sets what [`profile`](Self::profile) has (call it after that), and for
+    /// single ones, from when they are met on.
+    pub fn collections(mut self, collections: Collections) -> Self {
+        self.profile.collection = collections.all.unwrap_or(self.profile.collection);
+        self.collections = collections;
         self
     }
 
@@ -380,12 +390,12 @@ impl NodeBuilder {
             firmware.claim_identity();
         }
         let news = News::new(kinds.iter().map(choice::name).collect(), self.patience_hint);
-        let patience = (self.profile.unreachable_after.0 / 1_000_000).try_into();
-        let identity =
-            shown::identity((id, epoch, &name), self.board, patience.unwrap_or(u32::MAX));
+        let patience = self.profile.unreachable_after;
+        let identity = shown::identity((id, epoch, &name), self.board, patience);
         let shown = Shown::new(self.state, &identity, &mut journal);
         let engine = Engine::Here(Box::new(firmware));
-        let parts = Parts { engine, links, memory, journal, news, shown, joining };
+        let collections = self.collections;
+        let parts = Parts { engine, links, memory, journal, news, collections, shown, joining };
         let seat = Seat::compose(parts, self.board, self.wait_mode)
             .map_err(|(what, source)| BuildError::System { what, source })?;
         let node = NodeInner {

@@ -1,7 +1,7 @@
 //! Running a node for somebody else: a service whose clients say by number what is to be done, and hear by one queue what has ended.
 
 use std::fs::File;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use emp_firmware::{
@@ -112,6 +112,15 @@ impl Desk {
     /// serves that memory wants, in the thread that makes progress.
     pub fn reach(&self, memory: File) {
         self.node.inner.seat.reach(memory);
+    }
+
+    /// From now on the node shows its state in this file, which whoever it runs for has made, and is not believed in anything.
+    ///
+    /// # Errors
+    ///
+    /// It is no file that may be written to.
+    pub fn show_in(&self, file: OwnedFd) -> std::io::Result<()> {
+        self.node.inner.seat.show_in(file)
     }
 
     /// Exports memory of that process, by its addresses there.

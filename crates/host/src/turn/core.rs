@@ -14,7 +14,7 @@ use emp_firmware::{
 use emp_link::Link;
 use emp_wire::{LinkAddress, NodeId};
 
-use crate::choices::WaitMode;
+use crate::choices::{Collections, WaitMode};
 use crate::daemon::Tell;
 use crate::daemon::remote::Remote;
 use crate::flying::predict::WaitTimes;
@@ -60,6 +60,7 @@ pub(crate) struct Parts {
     pub(crate) memory: ProcessMemory,
     pub(crate) journal: Journal,
     pub(crate) news: News,
+    pub(crate) collections: Collections,
     pub(crate) shown: Option<Box<Shown>>,
     pub(crate) joining: Option<Joining>,
 }
@@ -113,6 +114,8 @@ pub(crate) struct Core {
     pub(crate) journal: Journal,
     /// What was said of peers.
     pub(crate) news: News,
+    /// Of peers that are to have their own.
+    pub(super) collections: Collections,
     /// What is shown to whoever looks from outside.
     pub(crate) shown: Option<Box<Shown>>,
     /// What takes up interfaces that appear.
@@ -125,7 +128,7 @@ pub(crate) struct Core {
 
 impl Core {
     pub(crate) fn new(parts: Parts, wait_mode: WaitMode) -> Self {
-        let Parts { engine, links, memory, journal, news, shown, joining } = parts;
+        let Parts { engine, links, memory, journal, news, collections, shown, joining } = parts;
         let (firmware, away, completions_max) = match engine {
             Engine::Here(firmware) => {
                 let completions_max = firmware.profile().completions_max();
@@ -166,6 +169,7 @@ impl Core {
             evidence: Evidence::default(),
             journal,
             news,
+            collections,
             shown,
             joining: joining.map(Box::new),
             losses: Losses::default(),

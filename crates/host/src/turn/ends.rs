@@ -3,7 +3,9 @@
 use std::sync::atomic::Ordering;
 
 use emp_firmware::{Completion, Firmware, NodeEvent, OpId, OpKind, Status};
+use emp_wire::NodeId;
 
+use crate::daemon::Tell;
 use crate::flying::queues::QueueKey;
 use crate::flying::slots::{Begun, Ended};
 use crate::links::evidence::Known;
@@ -87,12 +89,31 @@ impl Core {
     pub(super) fn happened(&mut self, event: NodeEvent) {
         self.tell(&event);
         self.directory.note(&event);
+        if let NodeEvent::Found { node, name, .. } = &event
+            && let Some(frames) = self.collections.of_peer(*node, name)
+        {
+            self.set_collection_of(*node, frames);
+        }
         if self.events.len() == EVENTS_MAX {
             self.events.pop_front();
         }
         self.events.push_back(event);
         self.events_told.fetch_add(1, Ordering::Release);
         self.sleepers.event();
+    }
+
+    /// Changes how many frames one acknowledgement covers from and to a peer. False: it is not known yet.
+    pub(crate) fn set_collection_of(&mut self, peer: NodeId, frames: u32) -> bool {
+        if let Some(firmware) = &mut self.firmware {
+            return firmware.set_collection_of(peer, frames);
+        }
+        // The engine elsewhere knows all those that were met here.
+        let known = self.directory.get(peer).is_some();
+        if let Some(away) = self.away.as_mut().filter(|_| known) {
+            away.tell(Tell::CollectionOf(peer, frames));
+            away.flush();
+        }
+        known
     }
 
     /// Says aloud what happened to a peer, before the directory learns of it.

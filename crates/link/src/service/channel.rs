@@ -41,8 +41,20 @@ const SAID: u32 = 1;
 /// The bell. The first that a client rings says that it has mapped the memory.
 const BELL: [u8; 1] = [1];
 
-/// What a client rings with a descriptor for the service.
-const GIFT: [u8; 1] = [2];
+/// What a client gives the service a descriptor of, and rings with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Gift {
+    /// Its memory.
+    Memory = 2,
+    /// The file in which its node shows its state.
+    State = 3,
+}
+
+impl Gift {
+    fn of(rung: &[u8]) -> Option<Self> {
+        [Self::Memory, Self::State].into_iter().find(|gift| rung == [*gift as u8])
+    }
+}
 
 /// How long a bell that must come is waited for: the other end is between looking and ringing, and if for longer, it shares this core.
 const BELL_PATIENCE: Duration = Duration::from_millis(1);
@@ -466,14 +478,14 @@ impl Channel {
     /// # Errors
     ///
     /// As for [`listen`](Self::listen).
-    pub fn listen_for_gifts(&self) -> Result<(Heard, Option<OwnedFd>), Broken> {
+    pub fn listen_for_gifts(&self) -> Result<(Heard, Option<(Gift, OwnedFd)>), Broken> {
         let mut bytes = [0; 2];
         match socket::receive_with(self.bell.as_fd(), &mut bytes) {
-            // One that comes without is a bell like others.
-            Ok((got, mut given)) if bytes[..got] == GIFT && !given.is_empty() => {
-                Ok((Heard::Bell, given.pop()))
-            }
-            Ok((got, _)) => Ok((self.heard(Ok(got))?, None)),
+            Ok((got, mut given)) => match Gift::of(&bytes[..got]).zip(given.pop()) {
+                Some(gift) => Ok((Heard::Bell, Some(gift))),
+                // One that comes without is a bell like others.
+                None => Ok((self.heard(Ok(got))?, None)),
+            },
             Err(error) => Ok((self.heard(Err(error))?, None)),
         }
     }
@@ -498,8 +510,8 @@ impl Channel {
     /// # Errors
     ///
     /// The system's.
-    pub fn give(&self, descriptor: BorrowedFd<'_>) -> io::Result<()> {
-        socket::send(self.bell.as_fd(), &GIFT, &[descriptor])
+    pub fn give(&self, gift: Gift, descriptor: BorrowedFd<'_>) -> io::Result<()> {
+        socket::send(self.bell.as_fd(), &[gift as u8], &[descriptor])
     }
 
     /// Tells the other end that this one is gone; that the other is can be heard still.

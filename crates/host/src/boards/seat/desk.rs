@@ -2,7 +2,7 @@
 //! descriptors.
 
 use std::fs::File;
-use std::os::fd::RawFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::time::Duration;
 
 use emp_firmware::{Counter, LinkIndex, OpId, PostError, RegionId, Rights, Time};
@@ -14,6 +14,7 @@ use crate::daemon::Left;
 use crate::flying::queues::QueueKey;
 use crate::machine::clock;
 use crate::memory::guarded::{ALL, Whose};
+use crate::told::shown::Shown;
 
 impl Seat {
     /// The queue of all endpoints that are opened here. What is exported from now on is memory of nobody's, until it is somebody's.
@@ -59,6 +60,16 @@ impl Seat {
     pub(crate) fn open_common(&self, number: u16) -> Result<(), PostError> {
         let mut core = self.lock();
         core.firmware_mut().ok_or(PostError::Closing)?.open_endpoint(number)
+    }
+
+    /// Shows how the node is in this file from now on.
+    pub(crate) fn show_in(&self, file: OwnedFd) -> std::io::Result<()> {
+        let shown = Shown::given(file)?;
+        let mut core = self.lock();
+        let now = core.now();
+        core.shown = Some(shown);
+        core.show(now);
+        Ok(())
     }
 
     /// Ends an operation, whatever that costs.

@@ -92,8 +92,7 @@ impl Seat {
 
     /// The same for one peer. False: it is not known yet.
     pub(crate) fn set_collection_of(&self, peer: NodeId, frames: u32) -> bool {
-        let mut core = self.lock();
-        core.firmware_mut().is_some_and(|firmware| firmware.set_collection_of(peer, frames))
+        self.lock().set_collection_of(peer, frames)
     }
 
     /// Of a relay: what came to be sent on from each neighbour.

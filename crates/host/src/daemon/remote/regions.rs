@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use emp_firmware::{PostError, RegionId, Rights, Segment};
-use emp_link::service::channel::Heard;
+use emp_link::service::channel::{Gift, Heard};
 
 use crate::daemon::questions::{Answer, Export, Question};
 use crate::daemon::remote::Remote;
@@ -40,7 +40,7 @@ impl Remote {
     /// its user look at, as it has changed its user and not been executed since, may not even by itself.
     fn give_memory(&mut self) -> std::io::Result<()> {
         let memory = File::options().read(true).write(true).open("/proc/thread-self/mem")?;
-        self.channel.give(memory.as_fd())?;
+        self.channel.give(Gift::Memory, memory.as_fd())?;
         self.memory_given = true;
         Ok(())
     }

@@ -6,12 +6,13 @@
 mod node;
 mod peers;
 
+use std::os::fd::OwnedFd;
 use std::sync::Once;
 
 use emp_firmware::{Firmware, Span, Time};
 use emp_link::Link;
 use emp_state::place::Readers;
-use emp_state::{Identity, Now, Writer};
+use emp_state::{Identity, Kept, Now, Writer};
 
 use crate::choices::StateFile;
 use crate::told::directory::Directory;
@@ -60,31 +61,23 @@ impl Shown {
         identity: &Identity,
         journal: &mut Journal,
     ) -> Option<Box<Self>> {
-        static SAID: Once = Once::new();
-        let readers = match wish.unwrap_or_else(|| asked_for(journal)) {
-            StateFile::Off => return None,
-            StateFile::Own => Readers::Own,
-            StateFile::All => Readers::All,
-        };
-        match Writer::create(identity, readers) {
-            Ok(writer) => Some(Box::new(Self {
-                writer,
-                peers: Peers::default(),
-                waits: Waits::default(),
-                written: Time::default(),
-                activity: 0,
-                writes: 0,
-                news: false,
-            })),
-            Err(problem) => {
-                SAID.call_once(|| {
-                    let line = format!(
-                        "no state file, so that emp nodes, top and why do not see this process: {problem}"
-                    );
-                    journal.say(Level::Warn, &line);
-                });
-                None
-            }
+        made(wish, identity, journal, Ok).map(|writer| Box::new(Self::by(writer)))
+    }
+
+    /// One that another process has made and handed over, whom nothing is believed.
+    pub(crate) fn given(file: OwnedFd) -> std::io::Result<Box<Self>> {
+        Ok(Box::new(Self::by(Writer::given(file)?)))
+    }
+
+    fn by(writer: Writer) -> Self {
+        Self {
+            writer,
+            peers: Peers::default(),
+            waits: Waits::default(),
+            written: Time::default(),
+            activity: 0,
+            writes: 0,
+            news: false,
         }
     }
 
@@ -130,6 +123,39 @@ impl Shown {
         self.writes += 1;
         self.news = false;
     }
+}
+
+/// The file of a node whose engine is in the service, which is to write to it: to be handed over, and to be kept in its place.
+pub(crate) fn to_hand_over(
+    wish: Option<StateFile>,
+    identity: &Identity,
+    journal: &mut Journal,
+) -> Option<(OwnedFd, Kept)> {
+    made(wish, identity, journal, Writer::hand_over)
+}
+
+/// The file of a node, as it is used.
+fn made<T>(
+    wish: Option<StateFile>,
+    identity: &Identity,
+    journal: &mut Journal,
+    used: impl FnOnce(Writer) -> std::io::Result<T>,
+) -> Option<T> {
+    static SAID: Once = Once::new();
+    let readers = match wish.unwrap_or_else(|| asked_for(journal)) {
+        StateFile::Off => return None,
+        StateFile::Own => Readers::Own,
+        StateFile::All => Readers::All,
+    };
+    let said = |problem: std::io::Error| {
+        SAID.call_once(|| {
+            let line = format!(
+                "no state file, so that emp nodes, top and why do not see this process: {problem}"
+            );
+            journal.say(Level::Warn, &line);
+        });
+    };
+    Writer::create(identity, readers).and_then(used).map_err(said).ok()
 }
 
 /// What the environment asks for.

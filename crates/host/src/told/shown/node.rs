@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use emp_firmware::{Counter, Firmware, Time};
+use emp_firmware::{Counter, Firmware, Span, Time};
 use emp_link::Link;
 use emp_state::layout::{Address, LINKS_MAX};
 use emp_state::{Identity, Link as Shown, Note, Now, Text, Writer};
@@ -25,9 +25,10 @@ fn real_time() -> u64 {
 pub(crate) fn identity(
     (node, epoch, name): (NodeId, Epoch, &str),
     board: Board,
-    patience_ms: u32,
+    patience: Span,
 ) -> Identity {
     let job = launcher::job();
+    let patience_ms = u32::try_from(patience.0 / 1_000_000).unwrap_or(u32::MAX);
     Identity {
         node: node.0,
         epoch: epoch.0,

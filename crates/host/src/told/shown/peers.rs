@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use emp_firmware::{Firmware, LinkIndex, Span, Time};
 use emp_state::layout::PATHS_MAX;
-use emp_state::{Grown, Path, Peer, PeerState as State, Text, Writer};
+use emp_state::{Grown, Path, Peer, PeerState as State, Places, Text, Writer};
 use emp_wire::NodeId;
 
 use super::node::{LOOKED_AT, Since, address};
@@ -236,6 +236,7 @@ impl Seat {
         let waits = shown.out_messages > 0 || shown.out_frames > 0;
         let comes = shown.in_messages > self.unexpected || self.receives > 0;
         let mark = shown.in_mark ^ self.oldest.unwrap_or_default().rotate_left(32);
+        let short = |count: u32| u16::try_from(count).unwrap_or(u16::MAX);
         let mut paths = [Path::default(); PATHS_MAX];
         let used = firmware.paths(self.node);
         for (place, path) in paths.iter_mut().zip(&used) {
@@ -250,9 +251,11 @@ impl Seat {
                 window: fares.window,
                 flight: fares.flight,
                 rtt_us: fares.rtt_us,
-                to: address(&path.address),
+                sent: fares.sent,
+                lost: fares.lost,
             };
         }
+        let places = used.iter().take(PATHS_MAX).map(|path| address(&path.address));
         Peer {
             node: self.node.0,
             epoch: shown.epoch,
@@ -263,20 +266,20 @@ impl Seat {
             out_since: self.out.look(now, waits.then_some(shown.out_mark)),
             in_since: self.back.look(now, comes.then_some(mark)),
             out_messages: shown.out_messages,
-            out_awaiting: shown.out_awaiting,
+            out_awaiting: short(shown.out_awaiting),
             out_frames: shown.out_frames,
-            out_timeouts: shown.out_timeouts,
-            out_refusals: shown.out_refusals,
+            out_timeouts: short(shown.out_timeouts),
+            out_refusals: short(shown.out_refusals),
             in_messages: shown.in_messages,
-            in_unexpected: self.unexpected,
-            in_pulls: shown.in_pulls,
-            in_receives: self.receives,
+            in_unexpected: short(self.unexpected),
+            in_pulls: short(shown.in_pulls),
+            in_receives: short(self.receives),
             granted: shown.granted,
             frames_sent: shown.frames_sent,
             frames_resent: shown.frames_lost,
             name: self.name,
             paths,
-            ..Peer::default()
+            places: Places::of(places),
         }
     }
 }

@@ -75,13 +75,14 @@ fn a_gift_comes_to_who_listens_for_it() {
     let (service, client, memory) = ends();
     let (kept, given) = socket::pair().expect("two ends");
     assert_eq!(service.listen(), Ok(Heard::Bell), "the memory is mapped");
-    client.give(given.as_fd()).expect("there is room");
+    client.give(Gift::State, given.as_fd()).expect("there is room");
     drop(given);
     let (heard, gift) = service.listen_for_gifts().expect("sound");
-    assert!(heard == Heard::Bell && gift.is_some() && !socket::is_over(kept.as_fd()));
+    let (kind, _given) = gift.expect("it was given");
+    assert!(heard == Heard::Bell && kind == Gift::State && !socket::is_over(kept.as_fd()));
     assert!(matches!(service.listen_for_gifts(), Ok((Heard::Nothing, None))));
     // Nobody takes it here.
-    client.give(memory.as_fd()).expect("there is room");
+    client.give(Gift::Memory, memory.as_fd()).expect("there is room");
     assert_eq!(service.listen(), Err(Broken::Rung));
     client.hang_up();
     assert_eq!(service.listen(), Ok(Heard::Gone));

@@ -8,7 +8,8 @@ use std::time::Duration;
 use emp_firmware::limits::INTERFACES_MAX;
 use emp_firmware::{Integrity, Profile};
 use emp_host::{
-    AutoLinks, Board, LinkIndex, Node, NodeBuilder, PassedBy, RawFrames, RawWay, WaitMode, Want,
+    AutoLinks, Board, Collections, LinkIndex, Node, NodeBuilder, PassedBy, RawFrames, RawWay,
+    WaitMode, Want,
 };
 use emp_link::{
     FaultPlan, Interface, Link, LinkError, ShmLink, ShmOptions, UdpLink, UdpOptions, XdpLink,
@@ -156,9 +157,12 @@ fn describe(spec: &Spec, place: &Place) -> anyhow::Result<NodeBuilder> {
         Some(other) => bail_user!("there is no way of waiting called {other} at {}", place.own),
     };
     let notices = |line: &str| eprintln!("{line}");
-    let mut profile = profile.clone();
-    profile.collection = spec.collection.unwrap_or(profile.collection);
-    let builder = Node::builder().profile(profile).board(board).wait_mode(wait);
+    let collections = spec.collection.as_deref().map(str::parse::<Collections>).transpose();
+    let collections =
+        collections.map_err(|problem| user_error(format!("{}: {problem}", place.own)))?;
+    let builder = Node::builder().profile(profile.clone());
+    let builder = builder.collections(collections.unwrap_or_default());
+    let builder = builder.board(board).wait_mode(wait);
     let builder = builder.unreachable_after(Duration::from_millis(spec.timeout_ms));
     let Some((_, integrity)) = Integrity::ALL.iter().find(|(name, _)| *name == spec.integrity)
     else {

@@ -221,7 +221,8 @@ impl World {
                 self.schedule(later, action);
                 return;
             }
-            self.nodes[node].wake();
+            let now = self.now;
+            self.nodes[node].wake(now);
         }
         match action {
             Action::OneSided(id) => self.post_deed(id),

@@ -107,7 +107,8 @@ impl World {
 
     /// Posts a receive on a node's endpoint 0 now.
     pub fn receive(&mut self, node: usize, want: Want, bytes: u64) -> ReceiveId {
-        self.nodes[node].wake();
+        let now = self.now();
+        self.nodes[node].wake(now);
         self.post_receive(&ReceiveSpec { node, endpoint: 0, want, bytes, pieces: 1 })
     }
 

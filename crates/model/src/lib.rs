@@ -6,6 +6,7 @@
 
 mod action;
 pub mod als;
+mod boards;
 mod cabling;
 pub mod card;
 mod discovery;

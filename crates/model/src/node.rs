@@ -19,6 +19,8 @@ use crate::prng::Prng;
 pub struct Pace {
     /// Shortest time between two turns. Zero: it spins.
     pub turn_interval: Span,
+    /// A turn comes up to so much later than it could: drawn for each.
+    pub late: Span,
     /// Frames taken from the ring in one turn.
     pub frames_per_turn: usize,
     /// Frames that the receive ring holds; more are lost.
@@ -31,6 +33,7 @@ impl Pace {
     /// A host that polls without pause.
     pub const FAST: Self = Self {
         turn_interval: Span(0),
+        late: Span(0),
         frames_per_turn: 64,
         ring_frames: 4_096,
         posts_at_once: true,
@@ -108,7 +111,11 @@ pub struct SimNode {
     pub ring_lost: u64,
     /// The application posted something since the last turn.
     dirty: bool,
+    /// Since when.
+    dirty_since: Time,
     last_turn: Option<Time>,
+    /// How late its next turn comes.
+    late: Span,
     /// It does not run before.
     paused_until: Time,
     /// Its outgoing side is full until then, and it has more to send.
@@ -207,7 +214,9 @@ impl SimNode {
             peaks: BTreeMap::new(),
             ring_lost: 0,
             dirty: false,
+            dirty_since: Time(0),
             last_turn: None,
+            late: Span(0),
             paused_until: Time(0),
             blocked_until: None,
         }
@@ -329,8 +338,10 @@ impl SimNode {
     }
 
     /// The application did something; a turn is due.
-    pub fn wake(&mut self) {
-        self.dirty = true;
+    pub fn wake(&mut self, now: Time) {
+        if !self.dirty {
+            (self.dirty, self.dirty_since) = (true, now);
+        }
     }
 
     /// Puts an arriving frame into the ring, or gives it back if there is no room (or no one).
@@ -351,8 +362,9 @@ impl SimNode {
     /// When its next turn is.
     pub fn next_turn(&self, now: Time) -> Option<Time> {
         let firmware = self.firmware.as_ref()?;
-        let wanted = if self.dirty || !self.ring.is_empty() {
-            now
+        let stirred = self.dirty.then_some(self.dirty_since);
+        let wanted = if let Some(since) = stirred.or(self.ring.front().map(|first| first.came)) {
+            since + self.late
         } else {
             match (firmware.poll_timeout(), self.blocked_until) {
                 // What is due now has been tried, and waits for room on the way out.
@@ -371,6 +383,9 @@ impl SimNode {
         let Some(firmware) = &mut self.firmware else { return result };
         self.dirty = false;
         self.last_turn = Some(now);
+        if self.setup.pace.late > Span(0) {
+            self.late = Span(self.prng.below(self.setup.pace.late.0));
+        }
         let mut left = self.setup.pace.frames_per_turn;
         while left > 0 && !self.ring.is_empty() {
             let (ring, card) = (&mut self.ring, &self.setup.card);

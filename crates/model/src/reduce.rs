@@ -60,6 +60,8 @@ parts! {
     Paths = "paths",
     /// Nodes have cables, some several, in place of fabrics that lead to all.
     Cables = "cables",
+    /// Turns come late, and with few frames.
+    Boards = "boards",
     /// After the traffic most nodes are well and the others are not.
     Liveness = "liveness",
 }

@@ -11,6 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use emp_firmware::limits::RETRANSMIT_CEILING;
 use emp_firmware::{Counter, Selector, Span, Status, Time};
 
+use crate::boards;
 use crate::cabling;
 use crate::hard;
 use crate::host::{ReceiveSpec, Want};
@@ -78,6 +79,7 @@ fn make(seed: u64, options: &SwarmOptions) -> (Temper, World, Vec<u64>) {
     let (mut temper, mut setup, mut prng) = swarm::draw(seed, options);
     options.without.reduce_setup(&mut setup);
     let began = hard::harden(seed, &mut setup, &options.without);
+    boards::draw(seed, &mut setup, &options.without);
     let wiring = cabling::draw(seed, &mut setup, &mut temper, options);
     let mut world = World::cabled(began, setup, wiring);
     workload::schedule(&mut world, &temper, options, &mut prng);

@@ -331,6 +331,7 @@ fn draw_pace(prng: &mut Prng, index: usize) -> Pace {
     Pace {
         posts_at_once,
         turn_interval: Span(prng.log_uniform(500_000)),
+        late: Span(0),
         frames_per_turn: prng.within(1..=64) as usize,
         ring_frames: 1 << prng.within(4..=12),
     }

@@ -266,7 +266,7 @@ impl World {
         let sim = &mut self.nodes[node];
         let result =
             poke(sim.firmware.as_mut().expect("the node is there"), &mut sim.memory, self.now);
-        sim.wake();
+        sim.wake(self.now);
         result
     }
 
@@ -275,7 +275,7 @@ impl World {
         let address = self.network.address(node);
         let sim = &mut self.nodes[node];
         sim.plug(self.now, address);
-        sim.wake();
+        sim.wake(self.now);
     }
 
     /// From now on nodes may find that frames have to be shorter.

@@ -4,17 +4,17 @@ mod lengths;
 mod machine;
 mod measured;
 mod predict;
-mod schemes;
+pub mod schemes;
 
 use comfy_table::Table;
 use comfy_table::presets::NOTHING;
 use emp_firmware::Profile;
+use emp_model::tigon2::Placement;
 use serde::Serialize;
 
 use self::lengths::{LARGE, MTU, SMALL};
 use self::measured::Measured;
 use self::predict::{Machine, Prediction, Work, predict};
-use self::schemes::Placement;
 use crate::bail_user;
 use crate::bench::{StageCosts, measure_stages, write_json};
 use crate::error::print;
@@ -94,27 +94,13 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     };
     let there = std::thread::available_parallelism().map_or(1, usize::from);
     let cores = cores(args.cores, there)?;
-    let mut placements = Placement::named(&args.scheme)?;
-    if let Some(table) = &args.placement {
-        placements.push(Placement::parse(table)?);
-    }
+    let placements = args.placements(cores)?;
     check_writable(&args.json)?;
-    let fits = |one: &Placement| one.processors() <= cores;
-    if let Some(large) = placements.iter().find(|one| !fits(one))
-        && (args.placement.is_some() || args.scheme != ["all"])
-    {
-        bail_user!(
-            "{} is on {} processors, and {cores} may be used",
-            large.name,
-            large.processors()
-        );
-    }
-    placements.retain(fits);
     let machine = machine::measure()?;
     let [small, large] = [SMALL, LARGE].map(|bytes| measure_stages(profile, MTU, bytes, MESSAGES));
     let mut rows = rows(&placements, &small?, &large?, &machine);
     if !args.no_measure {
-        let names: Vec<&str> = placements.iter().map(|one| one.name.as_str()).collect();
+        let names: Vec<&str> = placements.iter().map(Placement::name).collect();
         match measured::measure(&names) {
             Ok(all) => rows.iter_mut().zip(all).for_each(|(row, one)| row.measured = one),
             // What is predicted holds all the same.
@@ -137,6 +123,21 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         return print(&text);
     }
     print(&text)
+}
+
+impl Args {
+    /// Those that were asked for. Of all there are, those that fit; one that was named must.
+    fn placements(&self, cores: usize) -> anyhow::Result<Vec<Placement>> {
+        let mut placements = schemes::named(&self.scheme)?;
+        if self.scheme == ["all"] {
+            placements.retain(|one| one.processors() <= cores);
+        }
+        if let Some(table) = &self.placement {
+            placements.push(schemes::parse(table)?);
+        }
+        placements.iter().try_for_each(|one| schemes::within(one, cores))?;
+        Ok(placements)
+    }
 }
 
 fn cores(asked: Option<usize>, there: usize) -> anyhow::Result<usize> {
@@ -168,7 +169,7 @@ fn rows(
         let stream = predict(placement, &long, frames, machine);
         let gbps = |rate: f64| rate * LARGE as f64 * 8e-9;
         Row {
-            scheme: placement.name.clone(),
+            scheme: placement.name().to_owned(),
             cores: placement.processors(),
             one_way_us: one_way / 1e3,
             one_way_gbps: gbps(stream.one_way_rate),

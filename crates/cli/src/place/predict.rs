@@ -1,9 +1,8 @@
 //! What a placement would do, from what each stage takes: who waits for whom, and how busy each processor is.
 
 use emp_firmware::Stage as Measured;
-use emp_model::tigon2::{Processor, Stage};
+use emp_model::tigon2::{Placement, Processor, Stage};
 
-use super::schemes::Placement;
 use crate::bench::StageCosts;
 
 /// What was measured of the machine.
@@ -120,7 +119,7 @@ mod tests {
     use super::*;
 
     fn named(name: &str) -> Placement {
-        Placement::named(&[name.to_owned()]).unwrap().remove(0)
+        Placement::by_name(name).unwrap()
     }
 
     const WORK: Work = Work([100.0, 200.0, 40.0, 60.0, 300.0, 50.0, 50.0, 80.0], [0.0; 2]);

@@ -1,6 +1,7 @@
 //! `emp reproduce`: the papers' experiments on models of their machines, which run EMP's engine; each published figure beside the model's.
 
 mod als;
+mod beside;
 mod emp;
 mod experiment;
 mod multi_cpu;
@@ -14,11 +15,13 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
+use emp_model::tigon2::Placement;
 
 use crate::bail_user;
 use crate::error::print;
-use crate::measured::NetpipeRun;
 use crate::output::check_writable;
+use crate::place::schemes;
+use beside::Beside;
 use experiment::{Experiment, Picture};
 use row::Verdict;
 
@@ -39,9 +42,16 @@ pub struct Args {
     /// Write one page with the tables and the papers' curves.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// With --html: put the curves of `emp bench netpipe --json FILE` beside the papers'.
+    /// With --html: put today's figures beside the papers', from what `emp bench netpipe`, `overlap` or `logp` wrote with --json. May be given
+    /// several times.
     #[arg(long, value_name = "FILE", requires = "html")]
-    beside: Option<PathBuf>,
+    beside: Vec<PathBuf>,
+    /// With multicpu: place the stages by this table instead of the paper's five: A=STAGE,…;B=STAGE,… as of `emp place`, or one of their names.
+    #[arg(long, value_name = "TABLE")]
+    placement: Option<String>,
+    /// Processors of the card that such a table may use.
+    #[arg(long, default_value_t = 2, requires = "placement")]
+    processors: usize,
 }
 
 /// A paper's experiments: their name, their rows, their curves.
@@ -68,10 +78,16 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         bail_user!("there is no experiment {}; there are {}, all", args.name, known.join(", "));
     }
     check_writable(args.json.iter().chain(&args.html))?;
-    let beside = args.beside.as_ref().map(read_beside).transpose()?;
+    let placement = args.placement()?;
+    let mut beside = Beside::default();
+    args.beside.iter().try_for_each(|file| beside.read(file))?;
     let mut experiments = Vec::new();
     for paper in &papers {
-        let experiment = (paper.rows)().with_context(|| format!("experiment {}", paper.name))?;
+        let experiment = match &placement {
+            Some(placement) => multi_cpu::run_placed(placement),
+            None => (paper.rows)(),
+        };
+        let experiment = experiment.with_context(|| format!("experiment {}", paper.name))?;
         print(&table::show(&experiment))?;
         if args.parameters {
             print(&table::show_parameters(&experiment))?;
@@ -83,9 +99,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         fs::write(file, rows + "\n").with_context(|| format!("writing {}", file.display()))?;
     }
     if let Some(file) = &args.html {
-        let pictures: anyhow::Result<Vec<_>> =
-            papers.iter().map(|paper| (paper.pictures)()).collect();
-        let page = page::page(&experiments, &pictures?, beside.as_ref())?;
+        let pictures = papers.iter().map(|paper| match &placement {
+            Some(placement) => multi_cpu::pictures_of(&[Placement::BASE, *placement]),
+            None => (paper.pictures)(),
+        });
+        let page =
+            page::page(&experiments, &pictures.collect::<anyhow::Result<Vec<_>>>()?, &beside)?;
         fs::write(file, page).with_context(|| format!("writing {}", file.display()))?;
     }
     let verdicts =
@@ -99,16 +118,25 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn read_beside(file: &PathBuf) -> anyhow::Result<NetpipeRun> {
-    let text = match fs::read(file) {
-        Ok(text) => text,
-        Err(problem) => bail_user!("{} can't be read: {problem}", file.display()),
-    };
-    match serde_json::from_slice(&text) {
-        Ok(run) => Ok(run),
-        Err(problem) => bail_user!(
-            "{} is not what `emp bench netpipe --json` writes: {problem}",
-            file.display()
-        ),
+impl Args {
+    /// The placement that was asked for, if one was.
+    fn placement(&self) -> anyhow::Result<Option<Placement>> {
+        let Some(asked) = &self.placement else { return Ok(None) };
+        if self.name != "multicpu" {
+            bail_user!("only multicpu has placements, not {}", self.name);
+        }
+        if !(1..=2).contains(&self.processors) {
+            bail_user!("a Tigon2 has 2 processors, not {}; choose 1 or 2", self.processors);
+        }
+        let placement = if asked.contains('=') {
+            schemes::parse(asked)?
+        } else {
+            schemes::named(std::slice::from_ref(asked))?.remove(0)
+        };
+        if placement.places_calls() {
+            bail_user!("a card calls no links: link-calls and io are for `emp place`");
+        }
+        schemes::within(&placement, self.processors)?;
+        Ok(Some(placement))
     }
 }

@@ -1,9 +1,9 @@
 //! Open-MX: copies, interrupts and one bottom half (O13 to O25).
 
 use emp_firmware::Span;
-use emp_model::openmx::{Network, Parameters, bandwidth, copies, latency};
+use emp_model::openmx::{Network, Parameters, bandwidth, copies, latency, receiver_busy};
 
-use super::experiment::{Experiment, Picture, ran};
+use super::experiment::{Axes, Experiment, Picture, ran};
 use super::row::{Bar, Row};
 
 const SET: Parameters = Parameters::E5345;
@@ -20,6 +20,7 @@ pub fn run() -> anyhow::Result<Experiment> {
     let (plain, offloaded) = (large(&SET, &off)?, large(&SET.offloaded(), &off)?);
     let medium = ran(copies(&SET, &off, 16 << 10))?;
     let long = ran(copies(&SET, &off, LARGE))?;
+    let busy = ran(receiver_busy(&SET, &off, LARGE))?;
     let exact = Bar::Within(0.01);
     let rows = vec![
         Row::predicted("O13", "copies of a sent byte, medium", "", 1.0, medium.send, exact),
@@ -67,6 +68,14 @@ pub fn run() -> anyhow::Result<Experiment> {
                 / ran(bandwidth(&SET, &off, 64 << 10, ROUNDS))?,
             (0.0, 1.0),
         ),
+        Row::stated(
+            "O24",
+            "10 Gb/s: large messages one way, how busy the bottom half's core is: all",
+            "",
+            busy.bottom_half,
+            (0.95, 1.0),
+        ),
+        Row::unpublished("O24", "the program's core meanwhile", "", busy.program),
         Row::predicted(
             "O26",
             "gain of I/OAT at large messages",
@@ -102,7 +111,9 @@ pub fn pictures() -> anyhow::Result<Vec<Picture>> {
         title: "Ping-pong bandwidth over message size",
         x: "message size, bytes",
         y: "MB/s",
+        axes: Axes::Bandwidth { unit: 1.0, bits: 8e6 },
         curves,
         points: vec![((1 << 20) as f64, 700.0), ((1 << 20) as f64, 400.0)],
+        note: "",
     }])
 }

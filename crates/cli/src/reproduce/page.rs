@@ -4,10 +4,10 @@ use std::fmt::Write;
 
 use plotters::prelude::*;
 
+use super::beside::Beside;
 use super::experiment::{Experiment, Picture};
 use super::row::{Row, Verdict};
 use super::table::{bar, basis, difference, figure, paper, verdict};
-use crate::measured::{NetpipeRun, SubjectKind};
 
 /// Pixels of a picture.
 const PICTURE: (u32, u32) = (900, 460);
@@ -24,21 +24,24 @@ const COLOURS: [RGBColor; 5] = [
 const STYLE: &str = "body{font:16px/1.45 sans-serif;max-width:1000px;margin:2em auto;padding:0 1em}\
 table{border-collapse:collapse;font-size:14px}td,th{padding:2px 10px;border-bottom:1px solid #ccc;text-align:left}\
 td.n{text-align:right;font-variant-numeric:tabular-nums}tr.missed td{background:#fbe3d8}tr.known td{background:#f6f0d4}\
-svg{max-width:100%;height:auto}";
+svg{max-width:100%;height:auto}.pair{display:flex;gap:8px}.pair>*{flex:1 1 0;min-width:0;margin:0}figcaption{text-align:center;font-size:14px}";
 
 /// The whole page.
 pub fn page(
     experiments: &[Experiment],
     pictures: &[Vec<Picture>],
-    beside: Option<&NetpipeRun>,
+    beside: &Beside,
 ) -> anyhow::Result<String> {
     let mut body = String::from(
         "<h1>The papers' figures, and what EMP's engine gives on models of their machines</h1>\n",
     );
     for (experiment, pictures) in experiments.iter().zip(pictures) {
         write!(body, "<h2>{}</h2>\n{}", escape(experiment.title), rows(&experiment.rows))?;
+        if experiment.name == "vmmc" {
+            body += &log_p(beside);
+        }
         for picture in pictures {
-            write!(body, "<h3>{}</h3>\n{}\n", escape(picture.title), draw(picture)?)?;
+            body += &side_by_side(picture, beside)?;
         }
         for (name, parameters) in &experiment.parameters {
             write!(body, "<details><summary>Parameters {}</summary><table>", escape(name))?;
@@ -52,12 +55,6 @@ pub fn page(
                 )?;
             }
             body += "</table></details>\n";
-        }
-    }
-    if let Some(run) = beside {
-        body += "<h2>Today's hardware</h2>\n<p>EMP as it was measured by <code>emp bench netpipe</code>, in the same axes.</p>\n";
-        for picture in today(run) {
-            write!(body, "<h3>{}</h3>\n{}\n", escape(picture.title), draw(&picture)?)?;
         }
     }
     Ok(format!(
@@ -77,10 +74,8 @@ fn rows(rows: &[Row]) -> String {
             Verdict::Met | Verdict::Unpublished => "",
         };
         text += &format!("<tr{class}><td>{}</td><td>{}", row.item, escape(&row.what));
-        if row.verdict() == Verdict::Known
-            && let Some(reason) = row.reason
-        {
-            text += &format!("<br><small>{}</small>", escape(reason));
+        for why in row.told() {
+            text += &format!("<br><small>{}</small>", escape(why));
         }
         text += "</td>";
         for cell in [paper(row), figure(row.model)] {
@@ -94,40 +89,41 @@ fn rows(rows: &[Row]) -> String {
     text + "</table>\n"
 }
 
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+/// A paper's picture, and today's beside it.
+fn side_by_side(picture: &Picture, beside: &Beside) -> anyhow::Result<String> {
+    let mut text =
+        format!("<h3>{}</h3>\n<div class=pair>{}", escape(picture.title), draw(picture)?);
+    if let Some(today) = beside.picture(picture) {
+        write!(
+            text,
+            "<figure>{}<figcaption>EMP today, as measured</figcaption></figure>",
+            draw(&today)?
+        )?;
+    }
+    text += "</div>\n";
+    if !picture.note.is_empty() {
+        write!(text, "<p><small>{}.</small></p>\n", escape(picture.note))?;
+    }
+    Ok(text)
 }
 
-/// EMP's curves of a run, by link.
-fn today(run: &NetpipeRun) -> [Picture; 2] {
-    let mut latency: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
-    let mut bandwidth: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
-    for point in run.results.iter().filter(|point| point.row.subject == SubjectKind::Emp) {
-        let (Some(us), Some(gbps)) = (point.row.one_way_us, point.row.gbps) else { continue };
-        let bytes = point.bytes() as f64;
-        // The papers' axes end here.
-        if bytes > 16_384.0 {
-            continue;
-        }
-        let name = format!("EMP {}", point.row.link.as_deref().unwrap_or_default());
-        for (curves, y) in [(&mut latency, us), (&mut bandwidth, gbps * 1e3)] {
-            match curves.iter_mut().find(|(known, _)| *known == name) {
-                Some((_, points)) => points.push((bytes, y)),
-                None => curves.push((name.clone(), vec![(bytes, y)])),
-            }
-        }
+/// LogP's five figures as measured today.
+fn log_p(beside: &Beside) -> String {
+    let rows = beside.log_p().map(|(name, bytes, figures)| {
+        let figures = figures.map(|us| format!("<td class=n>{us:.2}</td>")).concat();
+        format!("<tr><td>{}</td><td class=n>{bytes} B</td>{figures}</tr>\n", escape(&name))
+    });
+    let rows: String = rows.collect();
+    if rows.is_empty() {
+        return rows;
     }
-    let picture = |title, y, curves| Picture {
-        title,
-        x: "message size, bytes",
-        y,
-        curves,
-        points: Vec::new(),
-    };
-    [
-        picture("Latency over message size, today", "one way, us", latency),
-        picture("Bandwidth over message size, today", "Mb/s", bandwidth),
-    ]
+    format!(
+        "<h3>LogP today, as measured, us</h3>\n<table><tr><th></th><th>size</th><th>RTT/2</th><th>L</th><th>Os</th><th>Or</th><th>g</th></tr>\n{rows}</table>\n"
+    )
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 fn draw(picture: &Picture) -> anyhow::Result<String> {

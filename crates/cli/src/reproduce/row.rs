@@ -52,9 +52,19 @@ pub struct Row {
     pub bar: Bar,
     /// Why it is missed, if that is known.
     pub reason: Option<&'static str>,
+    /// What is to be known of it, met or not.
+    pub note: Option<&'static str>,
 }
 
 impl Row {
+    fn new(
+        (item, what, unit): (&'static str, String, &'static str),
+        (paper, model): (Option<f64>, f64),
+        (basis, bar): (Basis, Bar),
+    ) -> Self {
+        Self { item, what, unit, paper, model, basis, bar, reason: None, note: None }
+    }
+
     /// A figure that a parameter was chosen for: within 2 %.
     pub fn fitted(
         item: &'static str,
@@ -63,8 +73,8 @@ impl Row {
         paper: f64,
         model: f64,
     ) -> Self {
-        let (basis, bar) = (Basis::Fitted, Bar::Percent(2.0));
-        Self { item, what: what.into(), unit, paper: Some(paper), model, basis, bar, reason: None }
+        let judged = (Basis::Fitted, Bar::Percent(2.0));
+        Self::new((item, what.into(), unit), (Some(paper), model), judged)
     }
 
     /// A figure that follows.
@@ -76,8 +86,7 @@ impl Row {
         model: f64,
         bar: Bar,
     ) -> Self {
-        let basis = Basis::Predicted;
-        Self { item, what: what.into(), unit, paper: Some(paper), model, basis, bar, reason: None }
+        Self::new((item, what.into(), unit), (Some(paper), model), (Basis::Predicted, bar))
     }
 
     /// What the paper states in words.
@@ -88,8 +97,8 @@ impl Row {
         model: f64,
         (low, high): (f64, f64),
     ) -> Self {
-        let (basis, bar) = (Basis::Predicted, Bar::Between(low, high));
-        Self { item, what: what.into(), unit, paper: None, model, basis, bar, reason: None }
+        let judged = (Basis::Predicted, Bar::Between(low, high));
+        Self::new((item, what.into(), unit), (None, model), judged)
     }
 
     /// What the paper has no figure for.
@@ -99,14 +108,25 @@ impl Row {
         unit: &'static str,
         model: f64,
     ) -> Self {
-        let (basis, bar) = (Basis::Predicted, Bar::None);
-        Self { item, what: what.into(), unit, paper: None, model, basis, bar, reason: None }
+        Self::new((item, what.into(), unit), (None, model), (Basis::Predicted, Bar::None))
     }
 
     /// If it is missed, this is why.
     pub fn because(mut self, reason: &'static str) -> Self {
         self.reason = Some(reason);
         self
+    }
+
+    /// What is to be known of it.
+    pub fn noting(mut self, note: &'static str) -> Self {
+        self.note = Some(note);
+        self
+    }
+
+    /// What is to be told of it below the table: why it is missed, and what is to be known.
+    pub fn told(&self) -> impl Iterator<Item = &'static str> {
+        let missed = self.verdict() == Verdict::Known;
+        self.reason.filter(|_| missed).into_iter().chain(self.note)
     }
 
     /// The model's difference from the paper, in percent.
@@ -141,6 +161,8 @@ mod tests {
         assert_eq!(row(97.9).verdict(), Verdict::Missed);
         assert_eq!(row(97.9).because("of that").verdict(), Verdict::Known);
         assert_eq!(row(99.0).because("of that").verdict(), Verdict::Met);
+        assert_eq!(row(97.9).because("of that").noting("so").told().count(), 2);
+        assert_eq!(row(99.0).because("of that").noting("so").told().collect::<Vec<_>>(), ["so"]);
         let gain = Row::predicted("I25", "gain", "%", 7.0, 4.1, Bar::Within(3.0));
         assert_eq!(gain.verdict(), Verdict::Met);
         assert_eq!(Row::stated("I26", "ratio", "", 1.06, (0.95, 1.05)).verdict(), Verdict::Missed);

@@ -100,10 +100,10 @@ pub fn show(experiment: &Experiment) -> String {
     }
     let mut text = finish(&format!("{}: {}", experiment.name, experiment.title), &rows);
     let mut told = Vec::new();
-    for row in experiment.rows.iter().filter(|row| row.verdict() == Verdict::Known) {
-        if let Some(reason) = row.reason.filter(|reason| !told.contains(reason)) {
-            told.push(reason);
-            text += &format!("* {} {}: {reason}.\n", row.item, row.what);
+    for (row, why) in experiment.rows.iter().flat_map(|row| row.told().map(move |why| (row, why))) {
+        if !told.contains(&why) {
+            told.push(why);
+            text += &format!("* {} {}: {why}.\n", row.item, row.what);
         }
     }
     text + "\n"
@@ -134,6 +134,7 @@ pub fn json(experiments: &[Experiment]) -> Value {
         value!({
             "item": row.item, "what": row.what, "unit": row.unit, "paper": row.paper, "model": row.model,
             "bar": bar(row), "basis": row.basis, "verdict": row.verdict(), "reason": row.reason,
+            "note": row.note,
         })
     };
     let each = |experiment: &Experiment| {

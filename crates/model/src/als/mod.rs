@@ -34,11 +34,13 @@ pub enum Window {
     K128,
 }
 
-/// Nanoseconds of a packet, of a byte, and of a stall where a window of 64 KB holds few jumbo frames.
+/// Nanoseconds of a packet, of a byte, of a stall where a window of 64 KB holds few jumbo frames, and of a message's first byte with frames of
+/// 1500 bytes and of 9000: interrupts that are deferred, for the most part.
 struct Costs {
     packet: f64,
     byte: f64,
     stall: f64,
+    first: [f64; 2],
 }
 
 /// Of a frame, what TCP and IP take.
@@ -51,17 +53,27 @@ const SEVERAL_PAGES: u32 = 8_000;
 impl Nic {
     const fn costs(self) -> Costs {
         match self {
-            Self::Alteon => Costs { packet: 17_400.0, byte: 13.36, stall: 337_000.0 },
-            Self::SysKonnect => Costs { packet: 17_700.0, byte: 10.95, stall: 135_000.0 },
-            // From what LAM and MPICH lost (A14, A15): 372 Mb/s at MTU 1500; per packet as the other two.
-            Self::Gnic => Costs { packet: 17_550.0, byte: 8.5, stall: 0.0 },
+            Self::Alteon => Costs {
+                packet: 17_400.0,
+                byte: 13.36,
+                stall: 337_000.0,
+                first: [171_000.0, 121_000.0],
+            },
+            Self::SysKonnect => Costs {
+                packet: 17_700.0,
+                byte: 10.95,
+                stall: 135_000.0,
+                first: [43_000.0, 46_000.0],
+            },
+            // From what LAM and MPICH lost (A14, A15): 372 Mb/s at MTU 1500; per packet as the other two. It has no longer frames.
+            Self::Gnic => Costs { packet: 17_550.0, byte: 8.5, stall: 0.0, first: [117_000.0; 2] },
         }
     }
 }
 
 /// Nanoseconds that a byte takes through TCP.
 fn tcp_byte_ns(nic: Nic, mtu: u32, window: Window) -> f64 {
-    let Costs { packet, byte, stall } = nic.costs();
+    let Costs { packet, byte, stall, .. } = nic.costs();
     let stalls = window == Window::K64 && mtu >= SEVERAL_PAGES;
     let stalled = if stalls { stall / 65_536.0 } else { 0.0 };
     packet / (f64::from(mtu) - HEADERS) + byte + stalled
@@ -74,6 +86,37 @@ fn mbps(byte_ns: f64) -> f64 {
 /// TCP's peak, in NetPIPE's Mb/s (A10).
 pub fn tcp(nic: Nic, mtu: u32, window: Window) -> f64 {
     mbps(tcp_byte_ns(nic, mtu, window))
+}
+
+/// Microseconds of a message's first byte (A12).
+pub fn tcp_us(nic: Nic, mtu: u32) -> f64 {
+    nic.costs().first[usize::from(mtu > 1_500)] / 1e3
+}
+
+/// Times that a sender of a block waits for an acknowledgement before its window has grown to the block, each as long as a first byte takes; so
+/// many in the first 16 KB (A11).
+const WAITS: f64 = 1.7;
+const WAITED_BYTES: f64 = 16_384.0;
+
+/// TCP's throughput with blocks of so many bytes, in NetPIPE's Mb/s: a first byte, the waits, and then what its peak has.
+pub fn tcp_block(nic: Nic, mtu: u32, bytes: u32) -> f64 {
+    let bytes = f64::from(bytes);
+    let waits = WAITS * (bytes / WAITED_BYTES).min(1.0);
+    let ns = tcp_us(nic, mtu) * 1e3 * (1.0 + waits) + tcp_byte_ns(nic, mtu, Window::K128) * bytes;
+    mbps(ns / bytes)
+}
+
+/// What a library adds to a message (A14, A15).
+const LAM_FIXED_US: f64 = 23.0;
+const MPICH_FIXED_US: f64 = 56.0;
+
+/// A library's message of a byte, one way (A14 to A16).
+pub fn mpi_us(library: Mpi, nic: Nic, mtu: u32) -> f64 {
+    let adds = match library {
+        Mpi::Lam => LAM_FIXED_US,
+        Mpi::Mpich => MPICH_FIXED_US,
+    };
+    tcp_us(nic, mtu) + adds
 }
 
 /// What a library adds to each byte: LAM one copy of a memory of 75 MB/s, MPICH one and a half.
@@ -114,6 +157,7 @@ pub fn via_mbps(bytes: u32, mvich: bool) -> f64 {
 /// All figures, for people.
 pub fn list() -> Vec<Parameter> {
     let fitted = Source::Fitted;
+    let us = |name, ns: f64, to| Parameter::new(name, ns / 1e3, "us", fitted(to));
     let (alteon, sysk, gnic) = (Nic::Alteon.costs(), Nic::SysKonnect.costs(), Nic::Gnic.costs());
     vec![
         Parameter::new(
@@ -148,6 +192,19 @@ pub fn list() -> Vec<Parameter> {
             "ns",
             fitted("372 Mb/s, from LAM's 216 and its loss of 42 % (A14)"),
         ),
+        us("Alteon, a first byte, MTU 1500", alteon.first[0], "LAM's 194 us (A14)"),
+        us("Alteon, a first byte, MTU 9000", alteon.first[1], "121 us (A12)"),
+        us("SysKonnect, a first byte, MTU 1500", sysk.first[0], "LAM's 66 us (A14)"),
+        us("SysKonnect, a first byte, MTU 9000", sysk.first[1], "46 us (A12)"),
+        us("GNIC-II, a first byte", gnic.first[0], "LAM's 140 us (A14)"),
+        Parameter::new(
+            "waits of a block's first 16 KB",
+            WAITS,
+            "",
+            fitted("SK-NET 32 % ahead of GNIC-II at 16 KB (A11)"),
+        ),
+        us("LAM, a message", LAM_FIXED_US * 1e3, "69 us on SK-NET, MTU 9000 (A16)"),
+        us("MPICH, a message", MPICH_FIXED_US * 1e3, "99 us on SK-NET (A15)"),
         Parameter::new("LAM, a byte", LAM_BYTE_NS, "ns", fitted("210 Mb/s on SK-NET (A14)")),
         Parameter::new("MPICH, a byte", MPICH_BYTE_NS, "ns", fitted("188 Mb/s on GNIC-II (A15)")),
         Parameter::new("M-VIA, a message", VIA_FIXED_NS / 1e3, "us", fitted("16 us (A13)")),
@@ -171,5 +228,18 @@ mod tests {
             assert!(mpi(Mpi::Mpich, nic, 9_000) <= of(1_500));
         }
         assert!(via_mbps(30_000, true) < via_mbps(30_000, false));
+    }
+
+    #[test]
+    fn blocks_come_near_the_peak_and_a_slow_card_comes_late() {
+        for nic in [Nic::Alteon, Nic::SysKonnect, Nic::Gnic] {
+            let of = |bytes| tcp_block(nic, 1_500, bytes);
+            assert!(of(1_024) < of(16_384) && of(16_384) < of(1 << 20));
+            let peak = tcp(nic, 1_500, Window::K128);
+            assert!((0.95..1.0).contains(&(of(8 << 20) / peak)), "{nic:?}");
+            assert!(tcp_us(nic, 1_500) < mpi_us(Mpi::Lam, nic, 1_500));
+        }
+        let part = |nic| tcp_block(nic, 1_500, 16_384) / tcp(nic, 1_500, Window::K128);
+        assert!(part(Nic::Alteon) < part(Nic::SysKonnect));
     }
 }

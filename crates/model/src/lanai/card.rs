@@ -6,6 +6,7 @@ use emp_firmware::{Completion, Profile, Span, Time};
 use emp_wire::LinkAddress;
 
 use super::fabric::Event;
+use super::numbers::{self, Numbers};
 use super::parameters::{LINK_BYTE_PS, PACKET_BYTES, Parameters};
 use crate::card::{Agenda, Class, Engine, HostRam, OutFrame, Server, payload_bytes};
 
@@ -38,6 +39,7 @@ pub(super) struct Card {
     /// The route to the other node, once it is found.
     pub(super) route: Option<Vec<u8>>,
     timer: Time,
+    pub(super) numbers: Numbers,
     /// Acknowledgements that were packets of their own.
     pub(super) acks: u64,
 }
@@ -58,6 +60,7 @@ impl Card {
             net_out: Server::default(),
             route: None,
             timer: Time::NEVER,
+            numbers: Numbers::default(),
             acks: 0,
         }
     }
@@ -67,13 +70,17 @@ impl Card {
         self.packets.len()
     }
 
+    /// Who was looked for, or an answer to that, is here.
+    pub(super) fn met(&mut self, frame: Vec<u8>, desk: &mut Desk<'_>) -> Vec<Completion> {
+        self.engine.take(desk.now, 1 - desk.index, frame, desk.ram);
+        self.pump(desk)
+    }
+
     /// A packet's last byte is here.
-    pub(super) fn arrived(&mut self, frame: Vec<u8>, desk: &mut Desk<'_>) -> Vec<Completion> {
+    pub(super) fn arrived(&mut self, mut frame: Vec<u8>, desk: &mut Desk<'_>) -> Vec<Completion> {
+        self.numbers.widen(&mut frame);
         match Class::of(&frame) {
-            Class::Contact => {
-                self.engine.take(desk.now, 1 - desk.index, frame, desk.ram);
-                return self.pump(desk);
-            }
+            Class::Contact => return self.met(frame, desk),
             Class::Data => self.queue.push_back(Work::Receive(frame)),
             Class::Ack | Class::Control => self.queue.push_back(Work::ReceiveAck(frame)),
         }
@@ -156,13 +163,13 @@ impl Card {
                 self.sending = false;
                 // It has left for the most part while it was fetched; what is left is as long as the link is behind (V34: 4 KB back and forth).
                 let (_, end) = self.net_out.serve(desk.now, Span(0));
-                desk.agenda.note(end, Event::Left { node: desk.index, frame: frame.bytes });
+                leave(frame.bytes, end, desk);
                 self.next_packet();
             }
             Some(Work::SendAck(frame)) => {
                 self.acks += 1;
                 let (_, end) = self.net_out.serve(desk.now, link_time(frame.bytes.len()));
-                desk.agenda.note(end, Event::Left { node: desk.index, frame: frame.bytes });
+                leave(frame.bytes, end, desk);
             }
             Some(Work::Receive(frame) | Work::ReceiveAck(frame)) => {
                 self.engine.take(desk.now, 1 - desk.index, frame, desk.ram);
@@ -171,6 +178,12 @@ impl Card {
         }
         self.pump(desk)
     }
+}
+
+/// A packet is on the network wholly at `end`.
+fn leave(mut frame: Vec<u8>, end: Time, desk: &mut Desk<'_>) {
+    numbers::narrow(&mut frame);
+    desk.agenda.note(end, Event::Left { node: desk.index, frame });
 }
 
 /// What a packet takes on a link.

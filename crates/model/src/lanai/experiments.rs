@@ -230,6 +230,21 @@ mod tests {
         assert!(far.moved > 0.0, "{far:?}");
     }
 
+    /// V11, V21: more packets than 16 bits can number, some of them lost, some of these just before the wrap.
+    #[test]
+    fn numbers_of_16_bits_wrap() {
+        let mut fabric = acquainted(&SET, Acks::Every(6), 64).unwrap();
+        for (messages, lost) in [(65_000, 3), (600, 40), (2_000, 1)] {
+            fabric.lose = lost;
+            fabric.go_on([
+                Program { sends: messages, ..Program::default() },
+                Program { receives: messages, ..Program::default() },
+            ]);
+            assert!(fabric.run(fabric.now + Span(GIVEN_UP_AT.0)), "{messages}, {lost} lost");
+        }
+        assert!(fabric.last_number(1) > 67_000, "{}", fabric.last_number(1));
+    }
+
     #[test]
     fn reliability_costs_latency_and_bandwidth() {
         let [none, each] =

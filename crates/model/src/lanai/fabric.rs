@@ -30,6 +30,11 @@ pub(super) enum Event {
         node: u32,
         frame: Vec<u8>,
     },
+    /// A search, or its answer, is where it was to.
+    Met {
+        node: u32,
+        frame: Vec<u8>,
+    },
     /// A packet for a node that is not known: it is looked for (V26).
     Search {
         node: u32,
@@ -181,6 +186,12 @@ impl Fabric {
         self.cards.iter().map(|card| card.acks).sum()
     }
 
+    /// The last number of a packet that came to a node.
+    #[cfg(test)]
+    pub(super) fn last_number(&self, node: usize) -> u32 {
+        self.cards[node].numbers.last()
+    }
+
     /// When each message came to a node.
     pub(super) fn came(&self, node: usize) -> &[Time] {
         &self.hosts[node].came
@@ -192,6 +203,7 @@ impl Fabric {
             | Event::Worked { node }
             | Event::Left { node, .. }
             | Event::Arrive { node, .. }
+            | Event::Met { node, .. }
             | Event::Search { node, .. }
             | Event::Timer { node }
             | Event::Look { node } => *node,
@@ -206,6 +218,7 @@ impl Fabric {
             }
             Event::Worked { .. } => card.worked(&mut desk),
             Event::Arrive { frame, .. } => card.arrived(frame, &mut desk),
+            Event::Met { frame, .. } => card.met(frame, &mut desk),
             Event::Timer { .. } => card.timer(&mut desk),
             Event::Left { frame, .. } => return self.carry(index, frame),
             Event::Search { frame, .. } => return self.search(index, frame),
@@ -270,7 +283,7 @@ impl Fabric {
         }
         self.cards[from as usize].route = route;
         self.cards[to as usize].route = self.topology.find(to, from).0;
-        self.agenda.note(self.now + takes, Event::Arrive { node: to, frame });
+        self.agenda.note(self.now + takes, Event::Met { node: to, frame });
     }
 
     fn look(&mut self, index: u32) {

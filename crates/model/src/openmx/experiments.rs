@@ -52,6 +52,32 @@ pub fn copies(parameters: &Parameters, network: &Network, bytes: u64) -> Result<
     Ok(Copies { send: of(fabric.copied[0]), receive: of(fabric.copied[1]) })
 }
 
+/// How busy two cores of a stream's receiver are, as parts of one.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Busy {
+    /// The one that all arriving frames are processed on (O24).
+    pub bottom_half: f64,
+    /// The program's.
+    pub program: f64,
+}
+
+/// Messages of so many bytes that follow each other one way: how busy their receiver's cores are.
+pub fn receiver_busy(
+    parameters: &Parameters,
+    network: &Network,
+    bytes: u64,
+) -> Result<Busy, String> {
+    const MESSAGES: u32 = 12;
+    let mut fabric = Fabric::new(parameters, network, bytes);
+    let warm = fabric.run(2, false);
+    let before = fabric.busy(1);
+    let took = warm.and_then(|_| fabric.run(MESSAGES, false));
+    let took = took.ok_or_else(|| format!("messages of {bytes} B did not arrive"))?;
+    let after = fabric.busy(1);
+    let of = |core: usize| (after[core] - before[core]) as f64 / took.0 as f64;
+    Ok(Busy { bottom_half: of(0), program: of(1) })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -63,6 +89,16 @@ mod tests {
         let of = |bytes| copies(&Parameters::E5345, &network, bytes).unwrap();
         assert_eq!(of(16 << 10), Copies { send: 1.0, receive: 2.0 });
         assert_eq!(of(256 << 10), Copies { send: 0.0, receive: 1.0 });
+    }
+
+    /// O24: the card could bring more, the program's core is idle, and the core of the bottom half is not; where the wire is the limit it is.
+    #[test]
+    fn the_core_of_the_bottom_half_is_the_limit_on_a_fast_network_only() {
+        let of = |network| receiver_busy(&Parameters::E5345, &network, 1 << 20).unwrap();
+        let fast = of(Network::ten_gigabit(Span(0)));
+        assert!(fast.bottom_half > 0.9 && fast.program < 0.2, "{fast:?}");
+        let slow = of(Network::gigabit());
+        assert!(slow.bottom_half < 0.9, "{slow:?}");
     }
 
     #[test]

@@ -139,6 +139,12 @@ impl Fabric {
         Some(self.now.since(began))
     }
 
+    /// Nanoseconds that a node's bottom half was busy, and its program's core.
+    pub(super) fn busy(&self, node: usize) -> [u64; 2] {
+        let host = &self.hosts[node];
+        [host.bottom_half.busy.0, host.program.busy.0]
+    }
+
     fn receive(&mut self, node: u32) {
         let host = &mut self.hosts[node as usize];
         let segments = list(&host.buffers[0]);

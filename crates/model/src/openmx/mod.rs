@@ -7,5 +7,5 @@ mod experiments;
 mod fabric;
 mod parameters;
 
-pub use experiments::{Copies, bandwidth, copies, latency};
+pub use experiments::{Busy, Copies, bandwidth, copies, latency, receiver_busy};
 pub use parameters::{Network, Parameters};

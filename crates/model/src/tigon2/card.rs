@@ -9,9 +9,10 @@ use emp_firmware::{
 use emp_wire::{LinkAddress, NodeId};
 
 use super::descriptor::{ANYONE, Descriptors, ENTRY_BYTES, Transfer, read_entry};
+use super::dma::{Dma, Way};
 use super::fabric::Event;
 use super::parameters::{MAC_STARTS_AT, MTU, Parameters, WIRE_BYTE_NS};
-use super::placement::{Processor, Scheme, Stage};
+use super::placement::{Placement, Processor, Stage};
 use super::processors::{Job, Processors};
 use super::sram::ReceiveBuffers;
 use crate::card::{Agenda, Class, Engine, HostRam, OutFrame, Server, node, payload_bytes};
@@ -73,13 +74,13 @@ pub struct Usage {
 
 pub(super) struct Card {
     pub(super) parameters: Parameters,
-    scheme: Scheme,
+    placement: Placement,
     pub(super) descriptors: Descriptors,
     engine: Engine,
     processors: Processors<Work>,
     /// Counts what was noted of the processors, so that older notes are known.
     generation: u64,
-    pci: Server,
+    dma: Dma,
     wire: Server,
     buffers: ReceiveBuffers,
     out: VecDeque<OutFrame>,
@@ -93,17 +94,17 @@ pub(super) struct Card {
 impl Card {
     pub(super) fn new(
         parameters: Parameters,
-        scheme: Scheme,
+        placement: Placement,
         profile: Profile,
         index: u32,
     ) -> Self {
         Self {
-            scheme,
+            placement,
             descriptors: Descriptors::new(),
             engine: Engine::new(index, profile, MTU, LinkAddress::index),
             processors: Processors::new(parameters.contention),
             generation: 0,
-            pci: Server::default(),
+            dma: Dma::default(),
             wire: Server::default(),
             buffers: ReceiveBuffers::default(),
             out: VecDeque::new(),
@@ -119,7 +120,7 @@ impl Card {
         let busy = |on| self.processors.busy(on).0;
         Usage {
             processor_ns: [busy(Processor::A), busy(Processor::B)],
-            pci_ns: self.pci.busy.0,
+            pci_ns: self.dma.bus_busy().0,
             wire_ns: self.wire.busy.0,
             dropped: self.buffers.dropped,
             receive_buffers: self.buffers.peak,
@@ -240,7 +241,7 @@ impl Card {
                 self.usage.signals += 1;
                 let free = self.stage_of(stage);
                 let job = Job { locked: self.parameters.notice, free, work };
-                self.processors.push(desk.now, self.scheme.place(stage), job);
+                self.processors.push(desk.now, self.placement.place(stage), job);
             }
         }
     }
@@ -283,7 +284,7 @@ impl Card {
         let list = transfer.pages.first().copied().unwrap_or_default();
         let mut entries = vec![0; list.bytes as usize];
         let read = desk.ram.read(Segment { bytes: entries.len() as u64, ..list }, &mut entries);
-        self.pci.serve(desk.now, self.dma_time(entries.len(), 1));
+        self.dma.transfer(desk.now, Way::FromHost, (entries.len(), 1), &self.parameters);
         let pages: Vec<_> = entries.chunks_exact(ENTRY_BYTES).map(read_entry).collect();
         match read {
             Ok(()) => SegmentList::new(&pages).unwrap_or_else(|_| SegmentList::empty()),
@@ -311,9 +312,10 @@ impl Card {
     /// DMA assist has a frame: it fetches the payload and has the MAC send it, which begins before all is here (I2).
     fn hand_over(&mut self, frame: OutFrame, desk: &mut Desk<'_>) {
         self.usage.data_frames += 1;
-        let takes = self.dma_time(frame.payload, frame.runs);
-        let (start, end) = self.pci.serve(desk.now, takes);
-        let first = self.dma_time(frame.payload.min(MAC_STARTS_AT as usize), 1);
+        let (moved, p) = ((frame.payload, frame.runs), &self.parameters);
+        let (start, end) = self.dma.transfer(desk.now, Way::FromHost, moved, p);
+        let first = p.pci_time(frame.payload.min(MAC_STARTS_AT as usize));
+        let first = Span(p.dma_setup.0 + first.0);
         // It may not run dry: it begins at the earliest when the rest comes as fast as it leaves.
         let leaves = Span(frame.payload as u64 * WIRE_BYTE_NS);
         let earliest = (start + first).max(end - leaves.min(end.since(start)));
@@ -339,7 +341,7 @@ impl Card {
         let taken = Taken { payload, runs, over, written: Time(0) };
         // An acknowledgement leaves when its collection is known to be complete, before the last frame's DMA (Table 2: RO). What the other
         // processor is told comes first: it works meanwhile.
-        if self.scheme.place(Stage::ReceiveFrame) == on {
+        if self.placement.place(Stage::ReceiveFrame) == on {
             self.go_on(on, Stage::ReceiveFrame, Work::Frame(taken), desk);
             self.pump(Some(on), true, desk);
         } else {
@@ -350,8 +352,8 @@ impl Card {
 
     fn begin_dma(&mut self, on: Processor, mut taken: Taken, desk: &mut Desk<'_>) {
         if taken.runs > 0 {
-            let takes = self.dma_time(taken.payload, taken.runs);
-            taken.written = self.pci.serve(desk.now, takes).1;
+            let moved = (taken.payload, taken.runs);
+            taken.written = self.dma.transfer(desk.now, Way::ToHost, moved, &self.parameters).1;
         }
         self.go_on(on, Stage::ReceiveDma, Work::Dma(taken), desk);
     }
@@ -370,7 +372,7 @@ impl Card {
         at_once: bool,
         desk: &mut Desk<'_>,
     ) {
-        let place = self.scheme.place(stage);
+        let place = self.placement.place(stage);
         if place != on {
             let work = Work::Signal(Box::new((stage, work)));
             let job = Job { locked: self.parameters.signal, free: Span(0), work };
@@ -386,7 +388,7 @@ impl Card {
     }
 
     fn push(&mut self, stage: Stage, job: Job<Work>, desk: &mut Desk<'_>) {
-        self.processors.push(desk.now, self.scheme.place(stage), job);
+        self.processors.push(desk.now, self.placement.place(stage), job);
         self.note_processors(desk);
     }
 
@@ -405,7 +407,7 @@ impl Card {
                 Class::Contact => self.send(frame.bytes, desk.now, desk),
                 Class::Data => self.frames.push_back(frame),
                 Class::Ack | Class::Control => {
-                    let from = on.unwrap_or(self.scheme.place(Stage::SendAck));
+                    let from = on.unwrap_or(self.placement.place(Stage::SendAck));
                     self.hand_on(from, Stage::SendAck, Work::SendAck(frame), at_once, desk);
                 }
             }
@@ -434,12 +436,6 @@ impl Card {
 
     fn flip(&mut self, descriptor: usize, bytes: u32, ok: bool, at: Time, desk: &mut Desk<'_>) {
         desk.agenda.note(at, Event::Flip { node: desk.index, descriptor, bytes, ok });
-    }
-
-    /// What the bus takes for a transfer in so many runs.
-    fn dma_time(&self, bytes: usize, runs: u32) -> Span {
-        let setup = self.parameters.dma_setup.0 * u64::from(runs.max(1));
-        Span(setup + bytes as u64 * self.parameters.pci_byte_ps / 1_000)
     }
 }
 

@@ -5,7 +5,7 @@ use emp_firmware::{Span, Time};
 use super::card::Usage;
 use super::fabric::Fabric;
 use super::parameters::Parameters;
-use super::placement::Scheme;
+use super::placement::Placement;
 use super::programs::{Overlap as OverlapProgram, PingPong, Stream};
 
 /// Virtual time after which an experiment that has not ended is given up: far beyond any of them.
@@ -27,12 +27,12 @@ pub struct Bandwidth {
 /// Half a round trip of messages of so many bytes, in microseconds (E58, I21). An error says what went wrong.
 pub fn latency(
     parameters: &Parameters,
-    scheme: Scheme,
+    placement: Placement,
     bytes: u32,
     rounds: u32,
 ) -> Result<f64, String> {
     let end = |first| PingPong::new(first, bytes, rounds, 8);
-    let mut fabric = Fabric::new(parameters, scheme, [end(true), end(false)]);
+    let mut fabric = Fabric::new(parameters, placement, [end(true), end(false)]);
     let ended = fabric.run(GIVEN_UP_AT);
     let program = fabric.program(0);
     match program.measured {
@@ -46,23 +46,23 @@ pub fn latency(
 /// Messages from the first to the second (E58, I22).
 pub fn unidirectional(
     parameters: &Parameters,
-    scheme: Scheme,
+    placement: Placement,
     bytes: u32,
     messages: u32,
 ) -> Result<Bandwidth, String> {
     let ends = [Stream::new(bytes, messages, 0), Stream::new(bytes, 0, messages)];
-    stream(Fabric::new(parameters, scheme, ends), bytes, messages)
+    stream(Fabric::new(parameters, placement, ends), bytes, messages)
 }
 
 /// So many messages each way (I23).
 pub fn bidirectional(
     parameters: &Parameters,
-    scheme: Scheme,
+    placement: Placement,
     bytes: u32,
     messages: u32,
 ) -> Result<Bandwidth, String> {
     let end = || Stream::new(bytes, messages, messages);
-    stream(Fabric::new(parameters, scheme, [end(), end()]), bytes, 2 * messages)
+    stream(Fabric::new(parameters, placement, [end(), end()]), bytes, 2 * messages)
 }
 
 fn stream(mut fabric: Fabric<Stream>, bytes: u32, messages: u32) -> Result<Bandwidth, String> {
@@ -98,7 +98,7 @@ pub fn overlap(parameters: &Parameters, work: Span, rounds: u32) -> Result<Overl
     const BATCH: usize = 5;
     let mpi = parameters.mpi;
     let end = || OverlapProgram::new((BATCH, BYTES), work, mpi, rounds, 4);
-    let mut fabric = Fabric::new(parameters, Scheme::Base, [end(), end()]);
+    let mut fabric = Fabric::new(parameters, Placement::BASE, [end(), end()]);
     let ended = fabric.run(GIVEN_UP_AT);
     let program = fabric.program(0);
     let Some((start, end)) = program.measured.filter(|_| ended && !program.failed) else {
@@ -121,5 +121,5 @@ pub fn line_rate(seconds: u32) -> Result<Bandwidth, String> {
     // Ten full frames a message.
     const BYTES: u32 = 14_600;
     let messages = seconds * 8_200;
-    unidirectional(&Parameters::IPDPS2002, Scheme::ReceiveOnly, BYTES, messages)
+    unidirectional(&Parameters::IPDPS2002, Placement::RECEIVE_ONLY, BYTES, messages)
 }

@@ -5,7 +5,7 @@ use emp_firmware::{Profile, Time};
 use super::card::{Card, Desk, Usage};
 use super::host::{Host, Next, Port, Program};
 use super::parameters::Parameters;
-use super::placement::Scheme;
+use super::placement::Placement;
 use crate::card::Agenda;
 
 pub(super) enum Event {
@@ -43,11 +43,11 @@ pub(super) struct Fabric<P> {
 const HOST_PAGES: u64 = 4_096;
 
 impl<P: Program> Fabric<P> {
-    pub(super) fn new(parameters: &Parameters, scheme: Scheme, programs: [P; 2]) -> Self {
+    pub(super) fn new(parameters: &Parameters, placement: Placement, programs: [P; 2]) -> Self {
         let mut agenda = Agenda::new();
         let mut index = 0;
         let nodes = programs.map(|program| {
-            let card = Card::new(parameters.clone(), scheme, Profile::EMP2001, index);
+            let card = Card::new(parameters.clone(), placement, Profile::EMP2001, index);
             agenda.note(Time(0), Event::Look { node: index });
             index += 1;
             Node { card, host: Host::new(HOST_PAGES), program }

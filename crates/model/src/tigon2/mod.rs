@@ -6,6 +6,7 @@
 
 mod card;
 mod descriptor;
+mod dma;
 mod experiments;
 mod fabric;
 mod host;
@@ -22,4 +23,4 @@ pub use experiments::{
     Bandwidth, Overlap, bidirectional, latency, line_rate, overlap, unidirectional,
 };
 pub use parameters::Parameters;
-pub use placement::{Processor, Scheme, Stage};
+pub use placement::{Placement, Processor, Stage};

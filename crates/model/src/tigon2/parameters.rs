@@ -107,6 +107,11 @@ impl Parameters {
         self.stages[stage as usize]
     }
 
+    /// What so many bytes take on the bus.
+    pub(super) const fn pci_time(&self, bytes: usize) -> Span {
+        Span(bytes as u64 * self.pci_byte_ps / 1_000)
+    }
+
     /// All of them, for people.
     #[expect(clippy::too_many_lines, reason = "a table")]
     pub fn list(&self) -> Vec<Parameter> {

@@ -133,6 +133,7 @@ fn a_slow_receiver_gets_everything() {
     for profile in Profile::ALL {
         let mut setup = WorldSetup::lan(2, profile);
         setup.nodes[1].pace = Pace {
+            late: Span(0),
             turn_interval: Span::us(100),
             frames_per_turn: 16,
             ring_frames: 64,

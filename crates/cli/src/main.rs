@@ -20,6 +20,7 @@ mod qlog;
 mod relay;
 mod report;
 mod reproduce;
+mod schemes;
 mod seen;
 mod sim;
 mod sizes;

@@ -4,7 +4,6 @@ mod lengths;
 mod machine;
 mod measured;
 mod predict;
-pub mod schemes;
 
 use comfy_table::Table;
 use comfy_table::presets::NOTHING;
@@ -19,6 +18,7 @@ use crate::bail_user;
 use crate::bench::{StageCosts, measure_stages, write_json};
 use crate::error::print;
 use crate::output::check_writable;
+use crate::schemes;
 
 /// Predict what two cores would gain: the stages' costs measured here, placed as the multi-CPU paper's schemes place them.
 ///

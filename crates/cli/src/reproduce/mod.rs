@@ -20,7 +20,7 @@ use emp_model::tigon2::Placement;
 use crate::bail_user;
 use crate::error::print;
 use crate::output::check_writable;
-use crate::place::schemes;
+use crate::schemes;
 use beside::Beside;
 use experiment::{Experiment, Picture};
 use row::Verdict;

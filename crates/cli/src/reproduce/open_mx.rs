@@ -13,20 +13,39 @@ const LARGE: u64 = 1 << 20;
 const TUNED: Span = Span(2_400);
 
 pub fn run() -> anyhow::Result<Experiment> {
+    let rows = [copied()?, by_network()?, offload()?].into_iter().flatten().collect();
+    Ok(Experiment {
+        name: "openmx",
+        title: "Open-MX on generic Ethernet (CAC 2008)",
+        rows,
+        parameters: vec![("E5345", SET.list())],
+    })
+}
+
+fn large(set: &Parameters, network: &Network) -> anyhow::Result<f64> {
+    ran(bandwidth(set, network, LARGE, 6))
+}
+
+/// How often a byte is copied.
+fn copied() -> anyhow::Result<Vec<Row>> {
     let off = Network::ten_gigabit(Span(0));
-    let tuned = Network::ten_gigabit(TUNED);
-    let small = |network: &Network| ran(latency(&SET, network, 4, ROUNDS));
-    let large = |set: &Parameters, network: &Network| ran(bandwidth(set, network, LARGE, 6));
-    let (plain, offloaded) = (large(&SET, &off)?, large(&SET.offloaded(), &off)?);
     let medium = ran(copies(&SET, &off, 16 << 10))?;
     let long = ran(copies(&SET, &off, LARGE))?;
-    let busy = ran(receiver_busy(&SET, &off, LARGE))?;
     let exact = Bar::Within(0.01);
-    let rows = vec![
+    Ok(vec![
         Row::predicted("O13", "copies of a sent byte, medium", "", 1.0, medium.send, exact),
         Row::predicted("O13", "copies of a sent byte, large", "", 0.0, long.send, exact),
         Row::predicted("O15", "copies of a received byte, medium", "", 2.0, medium.receive, exact),
         Row::predicted("O15", "copies of a received byte, large", "", 1.0, long.receive, exact),
+    ])
+}
+
+/// Latency and bandwidth by network, and by when it interrupts.
+fn by_network() -> anyhow::Result<Vec<Row>> {
+    let off = Network::ten_gigabit(Span(0));
+    let tuned = Network::ten_gigabit(TUNED);
+    let small = |network: &Network| ran(latency(&SET, network, 4, ROUNDS));
+    Ok(vec![
         Row::fitted("O19", "1 Gb/s: latency", "us", 16.0, small(&Network::gigabit())?),
         Row::stated(
             "O19",
@@ -51,7 +70,7 @@ pub fn run() -> anyhow::Result<Experiment> {
             small(&tuned)?,
             Bar::Percent(5.0),
         ),
-        Row::fitted("O20", "10 Gb/s: bandwidth", "MB/s", 700.0, plain),
+        Row::fitted("O20", "10 Gb/s: bandwidth", "MB/s", 700.0, large(&SET, &off)?),
         Row::predicted(
             "O21",
             "10 Gb/s: bandwidth, 4 kB frames: about",
@@ -68,6 +87,15 @@ pub fn run() -> anyhow::Result<Experiment> {
                 / ran(bandwidth(&SET, &off, 64 << 10, ROUNDS))?,
             (0.0, 1.0),
         ),
+    ])
+}
+
+/// What the one bottom half limits, and what the copies that a card makes gain.
+fn offload() -> anyhow::Result<Vec<Row>> {
+    let off = Network::ten_gigabit(Span(0));
+    let busy = ran(receiver_busy(&SET, &off, LARGE))?;
+    let (plain, offloaded) = (large(&SET, &off)?, large(&SET.offloaded(), &off)?);
+    Ok(vec![
         Row::stated(
             "O24",
             "10 Gb/s: large messages one way, how busy the bottom half's core is: all",
@@ -84,13 +112,7 @@ pub fn run() -> anyhow::Result<Experiment> {
             (offloaded / plain - 1.0) * 100.0,
             Bar::Within(10.0),
         ),
-    ];
-    Ok(Experiment {
-        name: "openmx",
-        title: "Open-MX on generic Ethernet (CAC 2008)",
-        rows,
-        parameters: vec![("E5345", SET.list())],
-    })
+    ])
 }
 
 pub fn pictures() -> anyhow::Result<Vec<Picture>> {

@@ -102,7 +102,7 @@ fn side_by_side(picture: &Picture, beside: &Beside) -> anyhow::Result<String> {
     }
     text += "</div>\n";
     if !picture.note.is_empty() {
-        write!(text, "<p><small>{}.</small></p>\n", escape(picture.note))?;
+        writeln!(text, "<p><small>{}.</small></p>", escape(picture.note))?;
     }
     Ok(text)
 }

@@ -113,6 +113,7 @@ const SINCE: u64 = NOW / 2;
 
 /// Every sentence that there is, once, by what leads to it.
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn each_state_has_its_sentence() {
     let met = || peer(PeerState::Met);
     let waits = || Peer { out_since: SINCE, out_messages: 3, ..met() };

@@ -6,7 +6,9 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-use emp_wire::{AckDelay, DoneStatus, SACK_WORDS_MAX, Sequence};
+use emp_wire::{
+    Ack, AckDelay, DoneStatus, Flags, Header, NotReady, NotReadyCause, SACK_WORDS_MAX, Sequence,
+};
 use hashbrown::HashMap;
 
 use crate::descriptor::Status;
@@ -42,6 +44,38 @@ pub(crate) enum ToSend {
     Forget { values: u32 },
     /// A region is no more: nothing may be read from it.
     RegionRemoved { region: u32 },
+}
+
+/// From arriving frames to the send side: what is there to it that the receive side does not need.
+#[derive(Clone, Copy)]
+pub(crate) enum Heard {
+    /// A frame of the pair's present epochs came: its sender is there.
+    Frame,
+    /// It acknowledges this, beside what else it is.
+    Riding(Sequence),
+    /// It is an acknowledgement, which may grant so many bytes.
+    Ack { cumulative: Sequence, said: Explicit, grant: Option<u32> },
+    /// This message was not taken.
+    NotReady { number: u32, sequence: Sequence, cause: NotReadyCause, backoff_us: u32 },
+}
+
+impl Heard {
+    #[inline(always)]
+    pub(crate) const fn ack(header: &Header, ack: &Ack) -> Self {
+        let said = Explicit {
+            latest: header.sequence,
+            untaken: header.flags.has(Flags::UNTAKEN),
+            marked: header.flags.has(Flags::MARKED),
+            sack: ack.sack,
+            delay: AckDelay::of_word(header.word),
+        };
+        Self::Ack { cumulative: header.acknowledge, said, grant: ack.grant }
+    }
+
+    pub(crate) const fn not_ready(header: &Header, answer: &NotReady) -> Self {
+        let NotReady { cause, backoff_us, .. } = *answer;
+        Self::NotReady { number: header.word, sequence: header.sequence, cause, backoff_us }
+    }
 }
 
 /// A block of exported memory that a peer asked for, found to be within the region and its rights.
@@ -150,7 +184,7 @@ pub(crate) struct GetBlock {
     pub(crate) fragment: u16,
 }
 
-/// Values that atomics fetched: written by the receive side, sent by the send side, and kept until they have arrived.
+/// Values that atomics fetched: the receive side's, which writes and frees them; the send side reads them when it sends them.
 pub(crate) struct Replies {
     pool: Pool,
     stored: Slots<Reply>,
@@ -165,7 +199,7 @@ struct Reply {
 }
 
 impl Replies {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let pool = Pool::new(REPLY_POOL_BYTES);
         let most = pool.slots().1;
         Self { pool, stored: Slots::new(most), of: HashMap::new() }
@@ -207,6 +241,11 @@ impl Replies {
             self.of.insert(peer, has);
         }
         self.pool.free(chain);
+    }
+
+    /// Nothing is stored, so that nothing can be sent of it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.stored.len() == 0
     }
 
     /// Free slots, and all.
@@ -321,15 +360,14 @@ impl AckCell {
     }
 }
 
-/// Everything between the sides.
+/// The words that both sides look at.
 pub(crate) struct Cross {
     pub(crate) acks: PerPeer<AckCell>,
-    pub(crate) replies: Replies,
 }
 
 impl Cross {
-    pub(crate) fn new() -> Self {
-        Self { acks: PerPeer::new(), replies: Replies::new() }
+    pub(crate) const fn new() -> Self {
+        Self { acks: PerPeer::new() }
     }
 
     pub(crate) fn add_peer(&mut self, first: FirstNumbers) {

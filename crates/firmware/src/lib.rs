@@ -42,6 +42,7 @@ pub use descriptor::{
     ReceiveDescriptor, Selector, SendDescriptor, Status,
 };
 pub use engine::absence::REFERRED_BYTES_MIN;
+pub use engine::halves::{ReceiveHalf, SendHalf};
 pub use engine::landing::{Arriving, Landing};
 pub use engine::shown::PeerShown;
 pub use engine::{Config, Firmware};

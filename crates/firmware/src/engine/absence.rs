@@ -58,7 +58,7 @@ impl Firmware {
         for (peer, since_ms) in &mut self.watched {
             *since_ms = since_ms.wrapping_add(absent_ms);
             // Who is watched for longer than its patience is judged by when it was last heard, and that alone.
-            let heard_ms = &mut self.peers[*peer].heard_ms;
+            let heard_ms = self.peers[*peer].heard_ms.get_mut();
             *heard_ms = heard_ms.wrapping_add(absent_ms);
         }
         self.receive.excuse(absent_ms);
@@ -72,8 +72,8 @@ impl Firmware {
         let later = |since_ms: u32| {
             now_ms.wrapping_sub(now_ms.wrapping_sub(since_ms).saturating_sub(deaf_ms))
         };
-        let heard_ms = self.peers[peer].heard_ms;
-        self.peers[peer].heard_ms = later(heard_ms);
+        let heard_ms = self.peers[peer].heard_ms.get_mut();
+        *heard_ms = later(*heard_ms);
         if let Ok(at) = self.watched.binary_search_by_key(&peer, |(watched, _)| *watched) {
             self.watched[at].1 = later(self.watched[at].1);
         }

@@ -249,7 +249,7 @@ impl Firmware {
         self.peers.clear_route(peer);
         self.peers.set_route(now, peer, hop, told);
         self.note_lanes(peer);
-        self.peers[peer].heard_ms = milliseconds(now);
+        *self.peers[peer].heard_ms.get_mut() = milliseconds(now);
         self.peers[peer].set(mark::LOST, false);
         self.routes.searches.stop(peer);
         self.send.found(peer, now);

@@ -60,7 +60,7 @@ impl Firmware {
             // A lost acknowledgement costs a profile that resends whole trains a train: none of its acknowledgements rides.
             let single = riding && self.profile.retransmit == RetransmitUnit::Frame;
             let rides = |peer| single && send.has_control(peer);
-            let Some(ack) = self.receive.poll_ack(now, &mut self.cross, rides) else { return };
+            let Some(ack) = self.receive.poll_ack(now, &self.cross, rides) else { return };
             let outer = memory.enter(Stage::SendAcknowledgement);
             self.emit_ack(now, &ack, (memory, batch));
             memory.leave(outer);

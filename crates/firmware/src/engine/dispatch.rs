@@ -2,13 +2,13 @@
 
 use alloc::vec::Vec;
 use emp_wire::{
-    Ack, AckDelay, Epoch, Flags, HEADER_BYTES, Header, Kind, LinkAddress, Message, NodeId,
-    NotReady, Reason, Seed, SliceWord, TAG_EVERYONE, Target, covered_bytes, is_relayed,
-    names_memory, verify, verify_unsummed,
+    Ack, Epoch, Flags, HEADER_BYTES, Header, Kind, LinkAddress, Message, NodeId, NotReady, Reason,
+    Seed, SliceWord, TAG_EVERYONE, Target, covered_bytes, is_relayed, names_memory, verify,
+    verify_unsummed,
 };
 
 use crate::counters::Counter;
-use crate::cross::{Explicit, RouteNews, ToSend};
+use crate::cross::{Heard, RouteNews, ToSend};
 use crate::descriptor::Status;
 use crate::engine::Firmware;
 use crate::engine::assembly::{SlicedFrame, Whole};
@@ -133,7 +133,7 @@ impl Firmware {
             }
             _ => self.admit_other(now, hop, &{ *header }, (frame, body), (node, known))?,
         };
-        self.send.heard(peer, now);
+        self.send.hear(now, peer, Heard::Frame);
         if self.peers.heard_from(now, peer, link, from) {
             self.challenge(now, link, *from, peer);
         }
@@ -201,11 +201,11 @@ impl Firmware {
         if header.kind.sequenced() {
             if header.flags.has(Flags::ACK) {
                 let outer = memory.enter(Stage::ReceiveAcknowledgement);
-                self.send.on_riding_ack(now, peer, header.acknowledge);
+                self.send.hear(now, peer, Heard::Riding(header.acknowledge));
                 memory.leave(outer);
             }
             let path = self.peers.path_of(peer, link);
-            let cross = &mut self.cross;
+            let cross = &self.cross;
             self.receive.handle(now, (peer, path), header, body, cross, memory);
             if self.watch_at.is_none() && self.receive.has_arrivals() {
                 self.watch(now);
@@ -233,27 +233,14 @@ impl Firmware {
         match header.kind {
             Kind::Ack => match Ack::parse(body) {
                 Ok(ack) => {
-                    let said = Explicit {
-                        latest: header.sequence,
-                        untaken: header.flags.has(Flags::UNTAKEN),
-                        marked: header.flags.has(Flags::MARKED),
-                        sack: ack.sack,
-                        delay: AckDelay::of_word(header.word),
-                    };
                     let outer = memory.enter(Stage::ReceiveAcknowledgement);
-                    self.send.on_ack(now, peer, header.acknowledge, Some(said));
-                    if let Some(bytes) = ack.grant {
-                        self.send.on_grant(now, peer, bytes);
-                    }
+                    self.send.hear(now, peer, Heard::ack(header, &ack));
                     memory.leave(outer);
                 }
                 Err(reason) => self.counters.count(reason.into()),
             },
             Kind::NotReady => match NotReady::parse(body) {
-                Ok(NotReady { cause, backoff_us, .. }) => {
-                    let which = (header.word, header.sequence);
-                    self.send.on_not_ready(now, peer, which, cause, backoff_us);
-                }
+                Ok(answer) => self.send.hear(now, peer, Heard::not_ready(header, &answer)),
                 Err(reason) => self.counters.count(reason.into()),
             },
             Kind::Close => {
@@ -289,7 +276,7 @@ impl Firmware {
         let path = self.peers.path_of(peer, link);
         // One that does not tell all the same that the frame was taken is enough.
         let tells = word.offset == 0 || usize::from(word.offset) + bytes.len() == word.total.into();
-        if !self.receive.wants_slice(now, (peer, path), header.sequence, tells, &mut self.cross) {
+        if !self.receive.wants_slice(now, (peer, path), header.sequence, tells, &self.cross) {
             return Ok(None);
         }
         let of = SlicedFrame {
@@ -359,7 +346,7 @@ impl Firmware {
             }
         }
         while let Some(values) = self.send.replied.pop_front() {
-            self.cross.replies.free(values);
+            self.receive.replies.free(values);
         }
     }
 
@@ -422,7 +409,7 @@ impl Firmware {
         (found, keep): (bool, bool),
     ) {
         let node = self.peers[peer].node;
-        self.receive.reset(peer, node, status, keep, &mut self.cross);
+        self.receive.reset(peer, node, status, keep, &self.cross);
         // What was to be said of its messages means nothing to another incarnation: it gets to the send side, and ends there with the rest.
         self.tell_all(now);
         self.send.reset(peer, status, found);
@@ -514,7 +501,7 @@ impl Firmware {
                 Ok(at) => before[at].1,
                 Err(_) => now_ms,
             };
-            let heard = now_ms.wrapping_sub(entry.heard_ms);
+            let heard = now_ms.wrapping_sub(entry.heard_ms());
             let most = self.carriers.patience(&self.peers, peer, &self.profile);
             let silent = heard.min(now_ms.wrapping_sub(since));
             if silent > span_ms(most) {
@@ -544,8 +531,9 @@ impl Firmware {
     /// Frames to the node itself go up again at once, through the same code as all others.
     pub(crate) fn turn_loopback(&mut self, now: Time, memory: &mut impl HostMemory) {
         for _ in 0..LOOPBACK_TURNS {
-            let (peers, cross, batch) = (&self.peers, &mut self.cross, &mut self.loopback);
-            let mut outlet = Outlet { peers, cross, memory, batch };
+            let (peers, cross, batch) = (&self.peers, &self.cross, &mut self.loopback);
+            let replies = Some(&mut self.receive.replies);
+            let mut outlet = Outlet { peers, cross, replies, memory, batch };
             self.send.poll_loopback(now, &mut outlet);
             let frames = self.loopback.frames().len();
             if frames == 0 {
@@ -576,7 +564,12 @@ impl Firmware {
 
 /// Checks a frame from there: its sum, or what stands in its place where it crosses no wire.
 #[inline(always)]
-fn check(header: &Header, frame: &[u8], from: &LinkAddress, seed: Seed) -> Result<(), Counter> {
+pub(super) fn check(
+    header: &Header,
+    frame: &[u8],
+    from: &LinkAddress,
+    seed: Seed,
+) -> Result<(), Counter> {
     let covered = covered_bytes(header);
     let checked = if from.is_memory() {
         verify_unsummed(frame, covered, seed)

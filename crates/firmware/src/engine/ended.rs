@@ -45,7 +45,7 @@ impl Firmware {
     pub fn silence(&self, now: Time, node: NodeId) -> Option<Span> {
         let entry = &self.peers[self.peers.peek(node)?];
         let met = entry.remote_epoch != Epoch::UNKNOWN || entry.has(mark::DEPARTED);
-        met.then(|| Span::ms(milliseconds(now).wrapping_sub(entry.heard_ms).into()))
+        met.then(|| Span::ms(milliseconds(now).wrapping_sub(entry.heard_ms()).into()))
     }
 
     /// A node's process has ended without closing it, as its host has told: whatever is under way to and from it ends with

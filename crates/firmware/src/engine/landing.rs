@@ -267,7 +267,7 @@ impl Firmware {
         self.counters.add(Counter::FramesReceived, checked.taken.frames.into());
         let path = self.peers.path_of(peer, landing.link);
         let taken = (&checked.taken, landing.payload_bytes(checked.taken.frames));
-        self.receive.take_placed(now, (peer, path), first, taken, &mut self.cross, memory);
+        self.receive.take_placed(now, (peer, path), first, taken, &self.cross, memory);
         if self.watch_at.is_none() && self.receive.has_arrivals() {
             self.watch(now);
         }

@@ -58,7 +58,7 @@ impl Firmware {
         for peer in 0..self.peers.len() {
             let entry = &self.peers[peer];
             let known = entry.remote_epoch != Epoch::UNKNOWN && entry.node != self.peers.own;
-            let lately = milliseconds(now).wrapping_sub(entry.heard_ms) <= silence_ms;
+            let lately = milliseconds(now).wrapping_sub(entry.heard_ms()) <= silence_ms;
             if known
                 && lately
                 && let Some((_, to)) = self.peers.path_by(peer, link)

@@ -10,6 +10,7 @@ mod contact;
 mod control_frames;
 mod dispatch;
 mod ended;
+pub(crate) mod halves;
 pub(crate) mod landing;
 mod limited;
 mod links;
@@ -104,6 +105,8 @@ pub struct Firmware {
     pub(crate) send: SendSide,
     pub(crate) receive: ReceiveSide,
     pub(crate) cross: Cross,
+    /// What the send side was told while it was busy.
+    told: halves::Told,
     pub(crate) routes: Routes,
     pub(crate) sizes: SizeSearches,
     pub(crate) counters: Counters,
@@ -157,6 +160,7 @@ impl Firmware {
             send,
             receive: ReceiveSide::new(profile.clone()),
             cross: Cross::new(),
+            told: halves::Told::new(),
             routes: Routes::new(seed ^ u64::from(epoch)),
             sizes: SizeSearches::new(),
             counters: Counters::default(),
@@ -356,8 +360,8 @@ impl Firmware {
         self.turn_loopback(now, memory);
         let share = self.transit_share(batch);
         self.emit_transit(batch, share);
-        let (peers, cross) = (&self.peers, &mut self.cross);
-        self.send.poll(now, &mut Outlet { peers, cross, memory, batch });
+        let (peers, cross, replies) = (&self.peers, &self.cross, Some(&mut self.receive.replies));
+        self.send.poll(now, &mut Outlet { peers, cross, replies, memory, batch });
         // What was to ride, and did not.
         self.emit_acks(now, false, (memory, batch));
         self.emit_closes((memory, batch));
@@ -456,7 +460,7 @@ impl Firmware {
     /// Slots of the pool that are free, and all slots, cells included: they agree when nothing is held.
     pub fn pool_slots(&self) -> (usize, usize) {
         let (send, receive) = (self.send.pool.slots(), self.receive.pool.slots());
-        let (replies, cells) = (self.cross.replies.slots(), self.receive.pool.cells());
+        let (replies, cells) = (self.receive.replies.slots(), self.receive.pool.cells());
         let all = send.1 + receive.1 + replies.1 + self.profile.incoming_max;
         (send.0 + receive.0 + replies.0 + self.profile.incoming_max - cells, all)
     }

@@ -74,7 +74,7 @@ impl Firmware {
         if let Some(Exit { batch, lends }) = exit
             && let Some(peer) = self.may_leave_at_once(&send, batch)
         {
-            let Self { peers, send: sends, cross, .. } = self;
+            let Self { peers, send: sends, cross, receive, .. } = self;
             let planned = loop {
                 let shape = Shape::new(work, &send, chain.as_ref());
                 let planned = sends.plan_at_once(last, peer, shape, (peers, batch));
@@ -84,7 +84,8 @@ impl Firmware {
                 }
             };
             if let Some(at_once) = planned {
-                let mut out = Outlet { peers, cross, memory, batch };
+                let replies = Some(&mut receive.replies);
+                let mut out = Outlet { peers, cross, replies, memory, batch };
                 let depart = |batch: &TransmitBatch, lent| depart(Some(Leaving { batch, lent }));
                 let at_once = (&at_once, lends);
                 return sends.post_at_once(peer, send, (work, chain), at_once, &mut out, depart);

@@ -76,9 +76,9 @@ impl Firmware {
             return false;
         }
         let entry = &self.peers[peer];
-        let age_ms = milliseconds(now).wrapping_sub(entry.heard_ms);
+        let age_ms = milliseconds(now).wrapping_sub(entry.heard_ms());
         self.send.is_active(peer)
-            || entry.heard_ms != 0 && u64::from(age_ms) * 1_000_000 < within.0
+            || entry.heard_ms() != 0 && u64::from(age_ms) * 1_000_000 < within.0
             || self.receive.holds(peer)
     }
 
@@ -87,14 +87,14 @@ impl Firmware {
         let Some(peer) = self.peers.peek(node) else { return PeerShown::default() };
         let entry = &self.peers[peer];
         let (out, back) = (self.send.shown(peer), self.receive.shown(peer));
-        let age = Span::ms(milliseconds(now).wrapping_sub(entry.heard_ms).into());
+        let age = Span::ms(milliseconds(now).wrapping_sub(entry.heard_ms()).into());
         let heard = Time(now.0.saturating_sub(age.0));
         PeerShown {
             epoch: entry.remote_epoch.0,
             own_epoch: entry.local_epoch.0,
             sought: self.routes.searches.contains(peer),
             met: entry.remote_epoch != Epoch::UNKNOWN && !entry.has(mark::LOST),
-            heard: if entry.heard_ms == 0 { Time(0) } else { heard },
+            heard: if entry.heard_ms() == 0 { Time(0) } else { heard },
             out_messages: out.messages,
             out_awaiting: out.awaiting,
             out_frames: out.frames,

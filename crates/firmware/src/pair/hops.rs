@@ -146,7 +146,7 @@ impl Peers {
         }
         (peer.link, peer.address) = (link, to);
         peer.set(mark::ROUTE, true);
-        peer.route_heard_ms = milliseconds(now);
+        *peer.route_heard_ms.get_mut() = milliseconds(now);
         self.table.unlearn(index);
         self.look_for_long(index);
     }
@@ -175,7 +175,8 @@ impl Peers {
         if peer.link != link && peer.up & !PathId::FIRST.bit() != 0 {
             return self.further_heard(now, index, link, from);
         }
-        self.entries[index].heard(now, link, from)
+        let now_ms = milliseconds(now);
+        !peer.heard(now_ms, link, from) && peer.is_route_quiet(now_ms)
     }
 
     fn further_heard(
@@ -187,7 +188,7 @@ impl Peers {
     ) -> bool {
         let now_ms = milliseconds(now);
         let peer = &mut self.entries[index];
-        peer.heard_ms = now_ms;
+        *peer.heard_ms.get_mut() = now_ms;
         let path = self.table.path(index, link).filter(|path| peer.up & path.bit() != 0);
         let Some(path) = path else {
             // The peer has a path that this end has not: that matters if nothing comes by the first.
@@ -344,7 +345,7 @@ impl Peers {
             let peer = &mut self.entries[index];
             let old = core::mem::replace(&mut peer.address, from);
             let old_bytes = core::mem::replace(&mut peer.frame_bytes_max, bytes);
-            (peer.link, peer.route_heard_ms) = (link, now_ms);
+            (peer.link, *peer.route_heard_ms.get_mut()) = (link, now_ms);
             if pair {
                 let old = (first, old, old_bytes);
                 self.table.change_first(now, index, link, old, now_ms as u16);

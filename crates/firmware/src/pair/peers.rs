@@ -3,6 +3,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use emp_wire::{Epoch, Header, LinkAddress, NodeId, Seed};
 use hashbrown::HashMap;
@@ -62,9 +63,9 @@ pub(crate) struct Peer {
     /// Paths by which long frames get through, a bit each; in the upper half, those of them by which the peer has room for many.
     pub(crate) long: u16,
     /// When a valid frame last came from it, in milliseconds (wrapping).
-    pub(crate) heard_ms: u32,
+    pub(crate) heard_ms: AtomicU32,
     /// When one last came from where its route leads.
-    pub(crate) route_heard_ms: u32,
+    pub(crate) route_heard_ms: AtomicU32,
 }
 
 impl Peer {
@@ -85,8 +86,8 @@ impl Peer {
             challenged_ms: u16::MAX / 2,
             up: 0,
             long: 0,
-            heard_ms: 0,
-            route_heard_ms: 0,
+            heard_ms: AtomicU32::new(0),
+            route_heard_ms: AtomicU32::new(0),
         }
     }
 
@@ -106,20 +107,31 @@ impl Peer {
         self.has(mark::ROUTE).then_some((self.link, &self.address))
     }
 
+    /// A valid frame came from there. True if that is where its route leads.
     #[inline(always)]
-    pub(crate) fn heard(&mut self, now: Time, link: LinkIndex, from: &LinkAddress) -> bool {
-        let now_ms = milliseconds(now);
-        self.heard_ms = now_ms;
-        if self.link == link && self.address == *from {
-            self.route_heard_ms = now_ms;
-            return false;
+    pub(crate) fn heard(&self, now_ms: u32, link: LinkIndex, from: &LinkAddress) -> bool {
+        self.heard_ms.store(now_ms, Relaxed);
+        let by_route = self.is_at(link, from);
+        if by_route {
+            self.route_heard_ms.store(now_ms, Relaxed);
         }
-        self.is_route_quiet(now_ms)
+        by_route
+    }
+
+    /// Its first path leads there.
+    #[inline(always)]
+    pub(crate) fn is_at(&self, link: LinkIndex, address: &LinkAddress) -> bool {
+        self.link == link && self.address == *address
+    }
+
+    /// When a valid frame last came from it, in milliseconds (wrapping).
+    pub(crate) fn heard_ms(&self) -> u32 {
+        self.heard_ms.load(Relaxed)
     }
 
     #[inline]
     pub(crate) fn is_route_quiet(&self, now_ms: u32) -> bool {
-        now_ms.wrapping_sub(self.route_heard_ms) > ROUTE_QUIET_MS.into()
+        now_ms.wrapping_sub(self.route_heard_ms.load(Relaxed)) > ROUTE_QUIET_MS.into()
     }
 
     /// A frame is of both ends' present epochs.
@@ -140,7 +152,10 @@ impl Peer {
     }
 }
 
-/// All peers.
+/// In place of the peer that was found last.
+const NOBODY: u32 = u32::MAX;
+
+/// All peers. What every frame changes are words: hearing and finding need no more than a shared reference.
 pub(crate) struct Peers {
     pub(crate) own: NodeId,
     /// Its tags: asked for with every frame, and not made anew each time.
@@ -151,9 +166,9 @@ pub(crate) struct Peers {
     by_node: HashMap<u64, u32>,
     /// By source tag and epoch, for frames that carry no whole identity (`FRAME-4`).
     by_tag: HashMap<u64, u32>,
-    /// The peer that was found last, and its source tag.
-    last: u32,
-    last_tag: u32,
+    /// The peer that was found last, and its source tag. One thread at a time finds peers.
+    last: AtomicU32,
+    last_tag: AtomicU32,
     /// Peers whose pair was given up, and when, the first one first; each at most once.
     departed: VecDeque<(Time, u32)>,
     /// Paths beside the first.
@@ -207,8 +222,8 @@ impl Peers {
             entries: PerPeer::new(),
             by_node,
             by_tag,
-            last: u32::MAX,
-            last_tag: 0,
+            last: AtomicU32::new(NOBODY),
+            last_tag: AtomicU32::new(0),
             departed: VecDeque::new(),
             table: Table::new(),
             costs: Costs::new(links, apt),
@@ -233,21 +248,23 @@ impl Peers {
     }
 
     #[inline(always)]
-    pub(crate) fn find(&mut self, node: NodeId) -> Option<u32> {
+    pub(crate) fn find(&self, node: NodeId) -> Option<u32> {
         // Most frames come from the peer that the last one came from.
-        if self.last < self.entries.len() && self.entries[self.last].node == node {
-            return Some(self.last);
+        let last = self.last.load(Relaxed);
+        if last < self.entries.len() && self.entries[last].node == node {
+            return Some(last);
         }
         let found = self.by_node.get(&node.0).copied()?;
-        (self.last, self.last_tag) = (found, node.source_tag());
+        self.last.store(found, Relaxed);
+        self.last_tag.store(node.source_tag(), Relaxed);
         Some(found)
     }
 
     /// The peer of a frame that names its sender in full, if it is known. `None`: identity and tag are not of one node.
     #[inline(always)]
-    pub(crate) fn find_identified(&mut self, node: NodeId, tag: u32) -> Option<Option<u32>> {
+    pub(crate) fn find_identified(&self, node: NodeId, tag: u32) -> Option<Option<u32>> {
         let known = self.find(node);
-        let its = if known.is_some() { self.last_tag } else { node.source_tag() };
+        let its = if known.is_some() { self.last_tag.load(Relaxed) } else { node.source_tag() };
         (its == tag).then_some(known)
     }
 
@@ -255,11 +272,12 @@ impl Peers {
         self.by_node.get(&node.0).copied()
     }
 
-    pub(crate) fn find_by_tag(&mut self, header: &Header) -> Option<u32> {
-        if self.last < self.entries.len() {
-            let epoch = self.entries[self.last].remote_epoch;
-            if (self.last_tag, epoch) == (header.source_tag, header.source_epoch) {
-                return Some(self.last);
+    pub(crate) fn find_by_tag(&self, header: &Header) -> Option<u32> {
+        let last = self.last.load(Relaxed);
+        if last < self.entries.len() {
+            let epoch = self.entries[last].remote_epoch;
+            if (self.last_tag.load(Relaxed), epoch) == (header.source_tag, header.source_epoch) {
+                return Some(last);
             }
         }
         self.by_tag.get(&tag_key(header.source_tag, header.source_epoch)).copied()
@@ -305,7 +323,7 @@ impl Peers {
     /// Forgets a peer that has left and gives its place to another node.
     pub(crate) fn replace(&mut self, index: u32, node: NodeId) {
         self.by_node.remove(&self.entries[index].node.0);
-        self.last = u32::MAX;
+        *self.last.get_mut() = NOBODY;
         self.entries[index] = Peer::new(node, self.own_epoch, self.lengths.usual());
         self.by_node.insert(node.0, index);
         self.reseed(index);

@@ -171,7 +171,7 @@ pub(crate) struct AckOut {
 impl ReceiveSide {
     /// Sequenced frames were taken: decides whether their acknowledgement is due, or may wait for a ride (`ACK-3`).
     #[inline(always)]
-    pub(super) fn owe(&mut self, now: Time, peer: u32, debt: Debt, cross: &mut Cross) {
+    pub(super) fn owe(&mut self, now: Time, peer: u32, debt: Debt, cross: &Cross) {
         let profile = &self.profile;
         let done = self.acks.ended.take();
         let ends_put = done.is_some();
@@ -314,7 +314,7 @@ impl ReceiveSide {
     }
 
     /// What a peer sent asks for an acknowledgement, though nothing of it was taken.
-    pub(super) fn owe_now(&mut self, now: Time, peer: u32, cross: &mut Cross) {
+    pub(super) fn owe_now(&mut self, now: Time, peer: u32, cross: &Cross) {
         let entry = &mut self.peers[peer];
         entry.ack.arrived_us = microseconds(now);
         let cell = &cross.acks[peer];
@@ -331,7 +331,7 @@ impl ReceiveSide {
     }
 
     /// The same, and it says that the frame that came last was not taken.
-    pub(super) fn owe_untaken(&mut self, now: Time, peer: u32, cross: &mut Cross) {
+    pub(super) fn owe_untaken(&mut self, now: Time, peer: u32, cross: &Cross) {
         self.owe_now(now, peer, cross);
         self.peers[peer].ack.tells.add(Tells::UNTAKEN);
     }
@@ -341,7 +341,7 @@ impl ReceiveSide {
     pub(crate) fn poll_ack(
         &mut self,
         now: Time,
-        cross: &mut Cross,
+        cross: &Cross,
         rides: impl Fn(u32) -> bool,
     ) -> Option<AckOut> {
         self.ripen(now, cross);
@@ -399,7 +399,7 @@ impl ReceiveSide {
     }
 
     /// Moves acknowledgements whose delay is over to the due ones.
-    fn ripen(&mut self, now: Time, cross: &mut Cross) {
+    fn ripen(&mut self, now: Time, cross: &Cross) {
         while let Some((time, peer)) = self.acks.delayed.front().copied()
             && time <= now
         {
@@ -433,6 +433,7 @@ impl ReceiveSide {
     }
 
     /// When the next delayed acknowledgement may be due. Debts that were paid meanwhile are skipped, within reason.
+    #[inline(always)]
     pub(crate) fn next_deadline(&self, cross: &Cross) -> Option<Time> {
         match (self.next_delayed(cross), self.credit.due()) {
             (Some(delayed), Some(pulls)) => Some(delayed.min(pulls)),
@@ -460,6 +461,7 @@ impl ReceiveSide {
     }
 
     /// True if an acknowledgement or a "not ready" waits to be sent now.
+    #[inline(always)]
     pub(crate) fn has_due_acks(&self) -> bool {
         !self.acks.due.is_empty() || !self.not_ready.is_empty()
     }

@@ -7,7 +7,7 @@ use super::bookkeeping::Outcome;
 use super::puts::wanted;
 use super::{Incoming, Place, ReceiveSide, Wants};
 use crate::counters::Counter;
-use crate::cross::{Control, Cross, ToSend};
+use crate::cross::{Control, ToSend};
 use crate::memory::HostMemory;
 use crate::onesided::arithmetic;
 
@@ -17,26 +17,20 @@ impl ReceiveSide {
         &mut self,
         mut incoming: Incoming,
         payload: &[u8],
-        cross: &mut Cross,
         memory: &mut impl HostMemory,
     ) -> Outcome {
-        if !self.claim(&mut incoming, false, cross) {
+        if !self.claim(&mut incoming, false) {
             return Outcome::Refused;
         }
         let bytes = payload.len();
         self.grow_scratch(bytes);
         self.scratch[..bytes].copy_from_slice(payload);
-        self.execute(&mut incoming, bytes, cross, memory);
+        self.execute(&mut incoming, bytes, memory);
         Outcome::Taken
     }
 
     /// An atomic that waited in the pool for its turn.
-    pub(super) fn take_waiting_atomic(
-        &mut self,
-        index: u32,
-        cross: &mut Cross,
-        memory: &mut impl HostMemory,
-    ) {
+    pub(super) fn take_waiting_atomic(&mut self, index: u32, memory: &mut impl HostMemory) {
         let Some(mut incoming) = self.take_incoming(index) else { return };
         let bytes = incoming.unscheduled as usize;
         self.grow_scratch(bytes);
@@ -44,7 +38,7 @@ impl ReceiveSide {
             self.pool.read(&chain, 0, &mut self.scratch[..bytes]);
             self.pool.free(chain);
         }
-        self.execute(&mut incoming, bytes, cross, memory);
+        self.execute(&mut incoming, bytes, memory);
     }
 
     /// Room for operands, what to compare with, and the elements. Stays as large as it once was: three frames at most.
@@ -61,10 +55,9 @@ impl ReceiveSide {
         &mut self,
         incoming: &mut Incoming,
         payload_bytes: usize,
-        cross: &mut Cross,
         memory: &mut impl HostMemory,
     ) {
-        let status = match self.compute(incoming, payload_bytes, cross, memory) {
+        let status = match self.compute(incoming, payload_bytes, memory) {
             Ok(()) => DoneStatus::Complete,
             Err(status) => status,
         };
@@ -89,7 +82,6 @@ impl ReceiveSide {
         &mut self,
         incoming: &Incoming,
         payload_bytes: usize,
-        cross: &mut Cross,
         memory: &mut impl HostMemory,
     ) -> Result<(), DoneStatus> {
         let access = wanted(incoming);
@@ -106,7 +98,7 @@ impl ReceiveSide {
             self.counters.count(Counter::RefusedFault);
         })?;
         if let Some(values) = incoming.reply {
-            cross.replies.write(values, target);
+            self.replies.write(values, target);
         }
         if operation.has_operands() {
             let (operands, compare) = payload.split_at(bytes.min(payload_bytes));

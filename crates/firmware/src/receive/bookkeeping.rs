@@ -56,7 +56,7 @@ impl ReceiveSide {
         (peer, path): (u32, PathId),
         header: &Header,
         body: &[u8],
-        cross: &mut Cross,
+        cross: &Cross,
         memory: &mut impl HostMemory,
     ) {
         let received = &mut self.peers[peer].received;
@@ -69,9 +69,9 @@ impl ReceiveSide {
         }
         let verdict = if is_plain(header) {
             // The same as for all that begin with a first frame, without what these do not have.
-            self.on_first(now, peer, header, body, cross, memory)
+            self.on_first(now, peer, header, body, memory)
         } else {
-            self.on_other(now, peer, header, body, cross, memory)
+            self.on_other(now, peer, header, body, memory)
         };
         match verdict {
             Verdict::Taken => {}
@@ -97,7 +97,7 @@ impl ReceiveSide {
         (peer, path): (u32, PathId),
         header: &Header,
         counter: Counter,
-        cross: &mut Cross,
+        cross: &Cross,
     ) {
         self.counters.count(counter);
         // Of many frames the first and the last: then it has been heard of all.
@@ -127,7 +127,7 @@ impl ReceiveSide {
         now: Time,
         (peer, path): (u32, PathId),
         arrival: Arrival,
-        cross: &mut Cross,
+        cross: &Cross,
     ) -> bool {
         match arrival {
             Arrival::OutOfWindow => {
@@ -158,7 +158,7 @@ impl ReceiveSide {
         (peer, path): (u32, PathId),
         sequence: Sequence,
         tells: bool,
-        cross: &mut Cross,
+        cross: &Cross,
     ) -> bool {
         let received = &mut self.peers[peer].received;
         match received.classify(sequence) {
@@ -187,7 +187,6 @@ impl ReceiveSide {
         peer: u32,
         header: &Header,
         body: &[u8],
-        cross: &mut Cross,
         memory: &mut impl HostMemory,
     ) -> Verdict {
         self.credit.set_time(now);
@@ -197,7 +196,7 @@ impl ReceiveSide {
                 if long || header.length >= LONG_BYTES_MIN {
                     self.hear_sender(now, peer);
                 }
-                self.on_first(now, peer, header, body, cross, memory)
+                self.on_first(now, peer, header, body, memory)
             }
             Kind::Data | Kind::Block => self.on_payload(peer, header, body, memory),
             Kind::Skip => {
@@ -255,7 +254,6 @@ impl ReceiveSide {
         peer: u32,
         header: &Header,
         body: &[u8],
-        cross: &mut Cross,
         memory: &mut impl HostMemory,
     ) -> Verdict {
         let first = match First::parse(header, body) {
@@ -264,7 +262,7 @@ impl ReceiveSide {
         };
         let whole = first.is_whole(header.flags);
         let Some(spot) = self.match_in_turn(peer, header, &first, whole) else {
-            return self.on_unmatched(now, peer, header, first, cross, memory);
+            return self.on_unmatched(now, peer, header, first, memory);
         };
         if whole {
             let envelope = || first.envelope(peer, header.word);
@@ -275,7 +273,7 @@ impl ReceiveSide {
         let entry = &mut self.peers[peer];
         entry.next_number = entry.next_number.wrapping_add(1);
         if entry.early_count > 0 {
-            self.take_waiting(peer, cross, memory);
+            self.take_waiting(peer, memory);
         }
         Verdict::Taken
     }
@@ -329,7 +327,6 @@ impl ReceiveSide {
         peer: u32,
         header: &Header,
         first: First<'_>,
-        cross: &mut Cross,
         memory: &mut impl HostMemory,
     ) -> Verdict {
         let number = header.word;
@@ -340,13 +337,13 @@ impl ReceiveSide {
             return self.on_old_message(&incoming, payload, memory);
         }
         if ahead > 0 {
-            return self.take_early(incoming, payload, cross);
+            return self.take_early(incoming, payload);
         }
-        let outcome = self.take_in_turn(now, incoming, payload, cross, memory);
+        let outcome = self.take_in_turn(now, incoming, payload, memory);
         if !matches!(outcome, Outcome::Refused | Outcome::Stuck) {
             let entry = &mut self.peers[peer];
             entry.next_number = entry.next_number.wrapping_add(1);
-            self.take_waiting(peer, cross, memory);
+            self.take_waiting(peer, memory);
         }
         match outcome {
             Outcome::Taken => Verdict::Taken,
@@ -418,7 +415,6 @@ impl ReceiveSide {
         now: Time,
         incoming: Incoming,
         payload: &[u8],
-        cross: &mut Cross,
         memory: &mut impl HostMemory,
     ) -> Outcome {
         if incoming.void {
@@ -426,8 +422,8 @@ impl ReceiveSide {
         }
         match incoming.wants {
             Wants::Receive => {}
-            Wants::Put { .. } => return self.take_put(incoming, payload, cross, memory),
-            Wants::Atomic { .. } => return self.take_atomic(incoming, payload, cross, memory),
+            Wants::Put { .. } => return self.take_put(incoming, payload, memory),
+            Wants::Atomic { .. } => return self.take_atomic(incoming, payload, memory),
         }
         let Some(open) = self.endpoint(incoming.endpoint) else {
             return self.keep_without_endpoint(now, incoming);

@@ -5,18 +5,12 @@ use emp_wire::NotReadyCause;
 use super::bookkeeping::{Outcome, Verdict};
 use super::{Incoming, ReceiveSide, Wants};
 use crate::counters::Counter;
-use crate::cross::Cross;
 use crate::limits::EARLY_MAX;
 use crate::memory::HostMemory;
 
 impl ReceiveSide {
     /// A message that overtook others waits in the pool for its turn.
-    pub(super) fn take_early(
-        &mut self,
-        mut incoming: Incoming,
-        payload: &[u8],
-        cross: &mut Cross,
-    ) -> Verdict {
+    pub(super) fn take_early(&mut self, mut incoming: Incoming, payload: &[u8]) -> Verdict {
         let peer = incoming.peer;
         let matched = !incoming.void && matches!(incoming.wants, Wants::Receive);
         let without_endpoint = matched && self.endpoint(incoming.endpoint).is_none();
@@ -24,7 +18,7 @@ impl ReceiveSide {
         let crowded = self.incoming.len() >= self.incoming.limit() / 2;
         let many = usize::from(self.peers[peer].early_count) >= EARLY_MAX;
         // What it will need in its turn is promised now: then it cannot be refused any more.
-        if without_endpoint || crowded || many || !self.claim(&mut incoming, true, cross) {
+        if without_endpoint || crowded || many || !self.claim(&mut incoming, true) {
             self.counters.count(Counter::DropEarly);
             return Verdict::NotReady(NotReadyCause::Full);
         }
@@ -52,12 +46,7 @@ impl ReceiveSide {
     }
 
     /// After a message was taken: those that waited for it have their turn.
-    pub(super) fn take_waiting(
-        &mut self,
-        peer: u32,
-        cross: &mut Cross,
-        memory: &mut impl HostMemory,
-    ) {
+    pub(super) fn take_waiting(&mut self, peer: u32, memory: &mut impl HostMemory) {
         loop {
             let entry = &mut self.peers[peer];
             if entry.early_count == 0 {
@@ -84,7 +73,7 @@ impl ReceiveSide {
                     continue;
                 }
                 Wants::Atomic { .. } => {
-                    self.take_waiting_atomic(index, cross, memory);
+                    self.take_waiting_atomic(index, memory);
                     continue;
                 }
             }

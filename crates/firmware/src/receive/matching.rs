@@ -442,7 +442,7 @@ impl ReceiveSide {
         node: NodeId,
         status: Status,
         keep: bool,
-        cross: &mut Cross,
+        cross: &Cross,
     ) {
         self.end_puts_of(peer, status);
         self.end_fetches_of(peer, status);
@@ -478,7 +478,7 @@ impl ReceiveSide {
         let ack = self.peers[peer].ack;
         self.peers[peer] = ReceivePeer::new(self.first);
         self.peers[peer].ack.succeed(ack);
-        cross.acks[peer] = crate::cross::AckCell::new(self.first);
+        cross.acks[peer].owe(self.first.sequence, false);
     }
 
     fn end_unmatched_of(&mut self, index: u32, node: NodeId, status: Status) {

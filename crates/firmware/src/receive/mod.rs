@@ -37,7 +37,7 @@ use emp_wire::{AtomicOp, Datatype, DoneStatus, NodeId, NotReadyCause, Sequence};
 use hashbrown::HashMap;
 
 use crate::counters::Counters;
-use crate::cross::{Control, FirstNumbers, ToSend};
+use crate::cross::{Control, FirstNumbers, Replies, ToSend};
 use crate::descriptor::{Completion, Selector};
 use crate::event::Reached;
 use crate::limits::{GETS_MAX, POOL_BYTES, Pressure};
@@ -263,6 +263,8 @@ pub(crate) struct ReceiveSide {
     /// Messages that were not taken, of which their senders are still to be told.
     pub(crate) not_ready: VecDeque<NotTaken>,
     pub(crate) regions: regions::Regions,
+    /// What atomics fetched.
+    pub(crate) replies: Replies,
     /// Gets and fetching atomics of this node.
     fetches: Slots<fetching::Fetch>,
     fetches_of: ByPeer,
@@ -323,6 +325,7 @@ impl ReceiveSide {
             acks: acknowledge::AckQueues::default(),
             not_ready: VecDeque::new(),
             regions: regions::Regions::new(),
+            replies: Replies::new(),
             fetches: Slots::new(GETS_MAX),
             fetches_of: ByPeer::default(),
             order: ordering::Order::default(),

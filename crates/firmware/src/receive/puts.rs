@@ -8,7 +8,7 @@ use super::pulling::{Puller, Pulling};
 use super::regions::Access;
 use super::{Incoming, Place, ReceiveSide, Wants};
 use crate::counters::Counter;
-use crate::cross::{Cross, ToSend};
+use crate::cross::ToSend;
 use crate::descriptor::{Completion, OpId, OpKind, Status};
 use crate::event::Limit;
 use crate::limits::NOTIFICATIONS_MAX;
@@ -21,7 +21,6 @@ impl ReceiveSide {
         &mut self,
         mut incoming: Incoming,
         payload: &[u8],
-        cross: &mut Cross,
         memory: &mut impl HostMemory,
     ) -> Outcome {
         let found = self.find_region(&wanted(&incoming));
@@ -35,7 +34,7 @@ impl ReceiveSide {
         };
         let whole = incoming.received == incoming.unscheduled
             && u64::from(incoming.unscheduled) == incoming.total;
-        if !whole && self.incoming.is_full() || !self.claim(&mut incoming, false, cross) {
+        if !whole && self.incoming.is_full() || !self.claim(&mut incoming, false) {
             return Outcome::Refused;
         }
         if whole {
@@ -147,12 +146,7 @@ impl ReceiveSide {
 
     /// Promises an operation what it needs besides its region: room for a notification or a reply. Those that come
     /// before their turn get no more than half of it, so that they don't lock out what they wait for.
-    pub(super) fn claim(
-        &mut self,
-        incoming: &mut Incoming,
-        early: bool,
-        cross: &mut Cross,
-    ) -> bool {
+    pub(super) fn claim(&mut self, incoming: &mut Incoming, early: bool) -> bool {
         match incoming.wants {
             _ if incoming.void => true,
             Wants::Receive => true,
@@ -170,7 +164,7 @@ impl ReceiveSide {
             Wants::Atomic { fetch, datatype, count, .. } => {
                 if fetch {
                     let bytes = datatype.bytes() as u32 * count;
-                    incoming.reply = cross.replies.reserve(incoming.peer, bytes, early);
+                    incoming.reply = self.replies.reserve(incoming.peer, bytes, early);
                 }
                 incoming.reply.is_some() || !fetch
             }

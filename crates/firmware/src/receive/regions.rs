@@ -50,7 +50,7 @@ impl Regions {
         Self { regions: Slots::new(REGIONS_MAX), by_key: HashMap::new(), generation: 0, key: 0 }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.regions.len()
     }
 

@@ -137,7 +137,7 @@ impl ReceiveSide {
         (peer, path): (u32, PathId),
         first: &Header,
         (taken, bytes): (&Taken, u64),
-        cross: &mut Cross,
+        cross: &Cross,
         memory: &mut impl HostMemory,
     ) {
         let frames = taken.frames;

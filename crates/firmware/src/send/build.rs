@@ -120,7 +120,7 @@ impl SendSide {
         (line, flags, numbers): (&Line<'_>, Flags, Numbers),
         out: &mut Outlet<'_, impl HostMemory>,
     ) -> Result<u64, EncodeError> {
-        let Outlet { cross, memory, batch, .. } = out;
+        let Outlet { replies, memory, batch, .. } = out;
         let Line { peers, hop, .. } = *line;
         let Numbers { sequence, acknowledge } = numbers;
         let (kind, word, more) = what.head(place);
@@ -140,7 +140,8 @@ impl SendSide {
                 Payload::Host { list: &part, offset: 0, bytes: part.bytes() }
             }
             What::Control(control) => {
-                match control.values().and_then(|values| cross.replies.get(values)) {
+                let stored = control.values().zip(replies.as_deref_mut());
+                match stored.and_then(|(values, replies)| replies.get(values)) {
                     Some((pool, chain, bytes)) => Payload::Pool { pool, chain, offset: 0, bytes },
                     None => Payload::None,
                 }

@@ -39,7 +39,7 @@ use hashbrown::HashMap;
 
 use crate::counters::Counters;
 use crate::cross::FirstNumbers;
-use crate::cross::{Control, RouteNews};
+use crate::cross::{Control, Heard, RouteNews};
 use crate::descriptor::{Completion, OpKind, Status};
 use crate::event::Reached;
 use crate::limits::{Pressure, SEND_POOL_BYTES, SPARE_MAX};
@@ -272,6 +272,24 @@ impl SendSide {
 
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         self.timers.next()
+    }
+
+    /// What arriving frames are to this side.
+    #[inline(always)]
+    pub(crate) fn hear(&mut self, now: Time, peer: u32, heard: Heard) {
+        match heard {
+            Heard::Frame => self.heard(peer, now),
+            Heard::Riding(cumulative) => self.on_riding_ack(now, peer, cumulative),
+            Heard::Ack { cumulative, said, grant } => {
+                self.on_ack(now, peer, cumulative, Some(said));
+                if let Some(bytes) = grant {
+                    self.on_grant(now, peer, bytes);
+                }
+            }
+            Heard::NotReady { number, sequence, cause, backoff_us } => {
+                self.on_not_ready(now, peer, (number, sequence), cause, backoff_us);
+            }
+        }
     }
 
     /// Any frame came from a peer.

@@ -20,7 +20,7 @@ pub(super) struct Late {
 
 impl SendSide {
     /// An acknowledgement came on another frame: it is taken in at once, or waits.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn on_riding_ack(&mut self, now: Time, peer: u32, cumulative: Sequence) {
         if self.late.is_some() {
             self.settle_acks(now);

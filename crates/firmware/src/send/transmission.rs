@@ -9,7 +9,7 @@ use super::record::{FrameState, Load, Record, What};
 use super::timer::DETOUR_RUNS;
 use super::{SendMessage, SendPeer, SendSide, Work};
 use crate::counters::Counter;
-use crate::cross::{AckCell, Control, Cross, Debt, RouteNews};
+use crate::cross::{AckCell, Control, Cross, Debt, Replies, RouteNews};
 use crate::descriptor::Status;
 use crate::encode::{EncodeError, Line};
 use crate::limits::WINDOW_FRAMES;
@@ -31,7 +31,9 @@ const CONTROL_BYTES: u32 = Load::SHORT.bytes as u32;
 /// Where frames go, and what is needed to build them.
 pub(crate) struct Outlet<'a, M> {
     pub(crate) peers: &'a Peers,
-    pub(crate) cross: &'a mut Cross,
+    pub(crate) cross: &'a Cross,
+    /// `None` while the receive side has them to itself: then nothing of them is to be sent.
+    pub(crate) replies: Option<&'a mut Replies>,
     pub(crate) memory: &'a M,
     pub(crate) batch: &'a mut TransmitBatch,
 }

@@ -18,6 +18,7 @@ mod ended;
 mod granted;
 mod greeting;
 mod half_arrived;
+mod halves;
 mod hard_cases;
 mod host_side;
 mod integrity;

@@ -29,20 +29,27 @@ pub enum Board {
     },
 }
 
-/// How the engine's stages and the links' calls are placed on two threads. Those of the multi-CPU paper's Table 2 (I17) cut the engine, and
-/// run in the simulator only (decision 108).
+/// How the engine's stages and the links' calls are placed on two threads, of which the application's is one. Those of the multi-CPU paper's
+/// Table 2 (I17) cut the engine (decision 109).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scheme {
     /// The engine whole on one, links' calls and the copies behind them on the other.
     Io,
+    /// SO: transmission on the other, while frames that came are taken.
+    SendOnly,
+    /// DSR: arriving frames on the other, from their check to their place in memory, while others are sent.
+    Dedicated,
+    /// As DSR, but what the other has not begun by when nothing is left to send is done by the first: either takes what comes next.
+    Dynamic,
 }
 
-/// Schemes that cut the engine: named, and not built.
-const SIMULATED: [&str; 5] = ["SO", "RO", "DSR", "SR", "dynamic"];
+/// Schemes that cut the receive side: named, and not built.
+const SIMULATED: [&str; 2] = ["RO", "SR"];
 
 impl Board {
     /// Names of the boards that there are, for who may choose: those that [`named`](Self::named) takes.
-    pub const NAMES: [&str; 4] = ["inline", "thread", "split:io", "daemon"];
+    pub const NAMES: [&str; 7] =
+        ["inline", "thread", "split:io", "split:SO", "split:DSR", "split:dynamic", "daemon"];
 
     /// The board of a name.
     ///
@@ -54,7 +61,9 @@ impl Board {
             "inline" => Ok(Self::default()),
             "thread" => Ok(Self::Thread),
             "daemon" => Ok(Self::Daemon),
-            "split" => Err("split is on two threads; say how: split:io".to_owned()),
+            "split" => {
+                Err(format!("split is on two threads; say how, as split:io: {}", Scheme::names()))
+            }
             _ => match name.strip_prefix("split:") {
                 Some(scheme) => Ok(Self::Split { scheme: Scheme::named(scheme)?, cpu: None }),
                 None => {
@@ -73,27 +82,46 @@ impl Board {
             Self::Thread => "thread",
             Self::Daemon => "daemon",
             Self::Split { scheme: Scheme::Io, .. } => "split:io",
+            Self::Split { scheme: Scheme::SendOnly, .. } => "split:SO",
+            Self::Split { scheme: Scheme::Dedicated, .. } => "split:DSR",
+            Self::Split { scheme: Scheme::Dynamic, .. } => "split:dynamic",
         }
     }
 }
 
 impl Scheme {
+    const ALL: [(&str, Self); 4] = [
+        ("io", Self::Io),
+        ("SO", Self::SendOnly),
+        ("DSR", Self::Dedicated),
+        ("dynamic", Self::Dynamic),
+    ];
+
+    fn names() -> String {
+        Self::ALL.map(|(name, _)| name).join(", ")
+    }
+
     /// The scheme of a name.
     ///
     /// # Errors
     ///
     /// There is none, or it runs in the simulator only.
     fn named(name: &str) -> Result<Self, String> {
-        let is = |known: &str| known.eq_ignore_ascii_case(name);
-        match SIMULATED.into_iter().find(|known| is(known)) {
-            _ if is("io") => Ok(Self::Io),
+        let is = |known: &&str| known.eq_ignore_ascii_case(name);
+        if let Some((_, scheme)) = Self::ALL.iter().find(|(known, _)| is(known)) {
+            return Ok(*scheme);
+        }
+        let built = Self::names();
+        match SIMULATED.iter().find(|known| is(known)) {
             Some(known) => Err(format!(
-                "split:{known} cuts the engine, which runs so in the simulator only (emp reproduce, emp place); split:io is built"
+                "split:{known} cuts the receive side, which runs so in the simulator only (emp reproduce, emp place); built are {built}"
             )),
-            None => Err(format!(
-                "there is no scheme {name}; there is io, and {} in the simulator",
-                SIMULATED.join(", ")
-            )),
+            None => {
+                let simulated = SIMULATED.join(", ");
+                Err(format!(
+                    "there is no scheme {name}; there are {built}, and {simulated} in the simulator"
+                ))
+            }
         }
     }
 }
@@ -227,11 +255,18 @@ mod tests {
         let any_case = Board::Split { scheme: Scheme::Io, cpu: None };
         assert_eq!(Board::named("split:IO"), Ok(any_case));
         for (name, says) in [
-            ("moon", "there are inline, thread, split:io, daemon"),
-            ("split", "say how: split:io"),
+            (
+                "moon",
+                "there are inline, thread, split:io, split:SO, split:DSR, split:dynamic, daemon",
+            ),
+            ("split", "say how, as split:io: io, SO, DSR, dynamic"),
             ("split:", "there is no scheme ;"),
-            ("split:ro", "split:RO cuts the engine"),
-            ("split:both", "there is no scheme both; there is io, and SO, RO, DSR, SR, dynamic in"),
+            ("split:ro", "split:RO cuts the receive side"),
+            ("split:SR", "built are io, SO, DSR, dynamic"),
+            (
+                "split:both",
+                "there is no scheme both; there are io, SO, DSR, dynamic, and RO, SR in",
+            ),
         ] {
             let error = Board::named(name).unwrap_err();
             assert!(error.contains(says) && !error.contains('\n'), "{error}");

@@ -49,7 +49,15 @@ fn nodes(names: [&'static str; 2], board: Board) -> [Node; 2] {
 
 #[test]
 fn a_node_shows_itself_and_its_peers_on_every_board() {
-    let all = [["sa0", "sb0"], ["sa1", "sb1"], ["sa2", "sb2"], ["sa3", "sb3"]];
+    let all: [[&str; 2]; BOARDS.len()] = [
+        ["sa0", "sb0"],
+        ["sa1", "sb1"],
+        ["sa2", "sb2"],
+        ["sa3", "sb3"],
+        ["sa4", "sb4"],
+        ["sa5", "sb5"],
+        ["sa6", "sb6"],
+    ];
     for (board, names) in BOARDS.into_iter().zip(all) {
         let [a, b] = nodes(names, board);
         let found = shown(names[0]).expect("from its start on");

@@ -31,7 +31,7 @@ pub const SETTINGS: [(&str, &str); 18] = [
     ),
     (
         "BOARD",
-        "Where the engine of a node runs: inline (in the process, with a thread beside it), thread (in a thread of its own), split:io (as inline, with the calls of the links in a thread of their own) or daemon (in the service empd, whose links it uses: what was asked for goes on while the process computes or is stopped) (default: inline)",
+        "Where the engine of a node runs: inline (in the process, with a thread beside it), thread (in a thread of its own), split:io (as inline, with the calls of the links in a thread of their own), split:SO, split:DSR, split:dynamic (as inline, with half of the engine in a second thread) or daemon (in the service empd, whose links it uses: what was asked for goes on while the process computes or is stopped) (default: inline)",
     ),
     (
         "INTERFACES",

@@ -38,7 +38,8 @@ pub struct EmpArgs {
     /// Over auto, long datagrams leave through the kernel's IP layer, as those of a process without privilege do.
     #[arg(long)]
     pub no_past_ip: bool,
-    /// Where the firmware runs: inline (in the caller), thread, split:io (in the caller, with the links' calls on a thread of their own), daemon
+    /// Where the firmware runs: inline (in the caller), thread, split:io (in the caller, with the links' calls on a thread of their own), split:SO, split:DSR and
+    /// split:dynamic (in the caller, with the half that sends, that takes frames, or whichever there is time for, on a second thread), daemon
     /// (in the service empd, over whose links it sends).
     #[arg(long, default_value = "inline")]
     pub board: String,

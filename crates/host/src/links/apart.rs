@@ -38,18 +38,22 @@ impl Apart {
     }
 }
 
+/// How long a second thread with nothing to do looks before it sleeps. `None`: for ever.
+pub(crate) const fn look_for(wait: WaitMode) -> Option<Duration> {
+    match wait {
+        WaitMode::Spin => None,
+        WaitMode::Adaptive => Some(LOOK_FOR),
+        WaitMode::Sleep => Some(Duration::ZERO),
+    }
+}
+
 /// Starts the thread that makes links' calls, on this CPU if one is given.
 ///
 /// # Errors
 ///
 /// The system refuses a thread, or the CPU.
 pub(crate) fn thread(wait: WaitMode, cpu: Option<usize>) -> std::io::Result<Arc<LinkThread>> {
-    let look_for = match wait {
-        WaitMode::Spin => None,
-        WaitMode::Adaptive => Some(LOOK_FOR),
-        WaitMode::Sleep => Some(Duration::ZERO),
-    };
-    LinkThread::start(look_for, |work: LinkWork| {
+    LinkThread::start(look_for(wait), |work: LinkWork| {
         // Here first: a thread inherits it, and who asked is told.
         let moved = cpu.map(processors::Visit::to).transpose()?;
         let thread = std::thread::Builder::new().name("emp-links".into());

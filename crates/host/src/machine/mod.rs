@@ -3,6 +3,7 @@
 pub(crate) mod clock;
 pub(crate) mod launcher;
 pub(crate) mod processors;
+pub(crate) mod second;
 pub(crate) mod signals;
 pub(crate) mod system;
 pub(crate) mod wakeup;

@@ -100,8 +100,8 @@ impl NodeBuilder {
         // SAFETY: what is posted comes by `Seat::post` and its kin, which ask their callers for what the module's invariant asks for.
         let memory = unsafe { ProcessMemory::new(Vec::new()) };
         let engine = Engine::Away(Box::new(remote), profile.completions_max());
-        let (links, shown, joining) = (Vec::new(), None, None);
-        let parts = Parts { engine, links, memory, journal, news, collections, shown, joining };
+        let (links, shown, joining, halved) = (Vec::new(), None, None, None);
+        let parts = Parts { engine, links, memory, journal, news, collections, shown, joining, halved };
         let seat = Seat::compose(parts, self.board, self.wait_mode)
             .map_err(|(what, source)| BuildError::System { what, source })?;
         let (linger, path_costs) = (self.linger, None);

@@ -8,7 +8,7 @@ use emp_firmware::{Config, Firmware, Integrity, LinkInfo, Profile};
 use emp_link::{Capabilities, CaptureFile, FaultPlan, Link, LinkThread};
 use emp_wire::{Epoch, NodeId};
 
-use crate::boards::seat::{Engine, Parts, Seat};
+use crate::boards::seat::{Deck, Engine, Halved, Parts, Placed, Seat};
 use crate::choices::{Board, Collections, Scheme, StateFile, WaitMode};
 use crate::links::apart::{self, Apart};
 use crate::links::capture;
@@ -19,6 +19,7 @@ use crate::links::joining::{AutoNewcomers, Description, Joining, Newcomers};
 use crate::links::ladder::{self, AutoLinks};
 use crate::links::set::{self, ChosenLink};
 use crate::machine::clock;
+use crate::machine::second::Second;
 use crate::machine::system;
 use crate::memory::process::ProcessMemory;
 use crate::node::running::{Node, NodeInner};
@@ -370,7 +371,7 @@ impl NodeBuilder {
         }
         let config = self.config(id, &name, infos)?;
         let epoch = Epoch::new(config.epoch);
-        let peers = links.iter().map(|link| link.peer_memory()).collect();
+        let peers: Vec<_> = links.iter().map(|link| link.peer_memory()).collect();
         let file = captured_to(self.capture.or_else(capture::asked_for), &journal);
         let thread = thread_of(self.board, self.wait_mode)?;
         let apart = Apart { capture: file, thread };
@@ -381,6 +382,10 @@ impl NodeBuilder {
         });
         let newcomers = self.newcomers.or(auto);
         let joining = newcomers.and_then(|new| Joining::new(new, description, &mut links, apart));
+        let halved = halved(self.board, self.wait_mode, || {
+            // SAFETY: as below.
+            unsafe { ProcessMemory::new(peers.clone()) }
+        })?;
         // SAFETY: every segment that the firmware will see comes from posts (`Seat::post` and its kin),
         // which ask their callers for what the module's invariant asks for, or from an exported region, which keeps it.
         let memory = unsafe { ProcessMemory::new(peers) };
@@ -395,7 +400,7 @@ impl NodeBuilder {
         let shown = Shown::new(self.state, &identity, &mut journal);
         let engine = Engine::Here(Box::new(firmware));
         let collections = self.collections;
-        let parts = Parts { engine, links, memory, journal, news, collections, shown, joining };
+        let parts = Parts { engine, links, memory, journal, news, collections, shown, joining, halved };
         let seat = Seat::compose(parts, self.board, self.wait_mode)
             .map_err(|(what, source)| BuildError::System { what, source })?;
         let node = NodeInner {
@@ -421,6 +426,24 @@ fn thread_of(board: Board, wait_mode: WaitMode) -> Result<Option<Arc<LinkThread>
             .map_err(system_error("starting a thread for the links")),
         _ => Ok(None),
     }
+}
+
+/// What a board has whose engine is in halves; `source` is the memory that the sending half reads.
+fn halved(
+    board: Board,
+    wait_mode: WaitMode,
+    source: impl FnOnce() -> ProcessMemory,
+) -> Result<Option<Box<Halved>>, BuildError> {
+    let Board::Split { scheme, cpu } = board else { return Ok(None) };
+    let placed = match scheme {
+        Scheme::Io => return Ok(None),
+        Scheme::SendOnly => Placed::Sending,
+        Scheme::Dedicated => Placed::Receiving,
+        Scheme::Dynamic => Placed::Either,
+    };
+    let second = Second::start(apart::look_for(wait_mode), cpu)
+        .map_err(system_error("starting a second thread"))?;
+    Ok(Some(Box::new(Halved { second, placed, source: source(), deck: Deck::default() })))
 }
 
 /// Says what was chosen last.

@@ -34,13 +34,14 @@ use crate::told::journal::Journal;
 use crate::told::losses::Losses;
 use crate::told::news::News;
 use crate::told::shown::{self, Shown};
+use crate::turn::deck::Halved;
 
 /// Batches sent in one turn before links are looked at again: with the shortest parts of a train, 12 frames, more than one
 /// peer's window.
-const TRANSMIT_ROUNDS: usize = 32;
+pub(super) const TRANSMIT_ROUNDS: usize = 32;
 
 /// Frames taken from one link in one turn: a few collections, so that acknowledgements leave in time.
-const FRAMES_MAX: usize = 64;
+pub(super) const FRAMES_MAX: usize = 64;
 
 /// Longest sleep if a link must be polled by hand or did not take all frames: neither wakes a sleeper.
 pub(super) const POLL_BY_HAND: Span = Span::us(50);
@@ -63,6 +64,7 @@ pub(crate) struct Parts {
     pub(crate) collections: Collections,
     pub(crate) shown: Option<Box<Shown>>,
     pub(crate) joining: Option<Joining>,
+    pub(crate) halved: Option<Box<Halved>>,
 }
 
 /// Everything that the lock of a node protects.
@@ -98,7 +100,7 @@ pub(crate) struct Core {
     pub(super) posts_since_turn: u32,
     pub(crate) last_turn: Time,
     /// When no link had any more frames: what comes now came after that.
-    emptied_at: Time,
+    pub(super) emptied_at: Time,
     pub(crate) last_post: Time,
     /// The time of the last post was not read from the clock.
     pub(crate) guessed: bool,
@@ -120,6 +122,8 @@ pub(crate) struct Core {
     pub(crate) shown: Option<Box<Shown>>,
     /// What takes up interfaces that appear.
     pub(super) joining: Option<Box<Joining>>,
+    /// What it takes to make turns on two threads.
+    pub(super) halved: Option<Box<Halved>>,
     /// What was lost and nobody was told of.
     pub(crate) losses: Losses,
     /// The counters of a closed node.
@@ -128,7 +132,7 @@ pub(crate) struct Core {
 
 impl Core {
     pub(crate) fn new(parts: Parts, wait_mode: WaitMode) -> Self {
-        let Parts { engine, links, memory, journal, news, collections, shown, joining } = parts;
+        let Parts { engine, links, memory, journal, news, collections, shown, joining, halved } = parts;
         let (firmware, away, completions_max) = match engine {
             Engine::Here(firmware) => {
                 let completions_max = firmware.profile().completions_max();
@@ -172,6 +176,7 @@ impl Core {
             collections,
             shown,
             joining: joining.map(Box::new),
+            halved,
             losses: Losses::default(),
             last_counters: Counters::default(),
         }
@@ -210,6 +215,9 @@ impl Core {
     /// instead.
     #[inline]
     fn receive(&mut self, now: Time) -> bool {
+        if self.halved.is_some() {
+            return self.receive_in_halves(now);
+        }
         let Self { firmware: Some(firmware), links, memory, seldom, queues, emptied_at, .. } = self
         else {
             return self.receive_away();
@@ -254,7 +262,7 @@ impl Core {
 
     /// Does what the firmware has put off and nothing stands before. True if there was anything.
     #[inline]
-    fn idle(&mut self, now: Time) -> bool {
+    pub(super) fn idle(&mut self, now: Time) -> bool {
         let done = self.firmware.as_mut().is_some_and(|firmware| firmware.idle(now));
         self.timer_moved |= done;
         done

@@ -3,6 +3,8 @@
 pub(crate) mod away;
 pub(crate) mod closing;
 pub(crate) mod core;
+pub(crate) mod deck;
 pub(crate) mod ends;
+mod halves;
 mod joining;
 pub(crate) mod posts;

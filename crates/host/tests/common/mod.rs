@@ -12,8 +12,15 @@ use emp_link::{Fabric, UdpLink, UdpOptions};
 pub const LONG: Duration = Duration::from_secs(20);
 
 /// All boards.
-pub const BOARDS: [Board; 4] =
-    [Board::Inline { guardian: false }, Board::Inline { guardian: true }, Board::Thread, SPLIT];
+pub const BOARDS: [Board; 7] = [
+    Board::Inline { guardian: false },
+    Board::Inline { guardian: true },
+    Board::Thread,
+    SPLIT,
+    Board::Split { scheme: Scheme::SendOnly, cpu: None },
+    Board::Split { scheme: Scheme::Dedicated, cpu: None },
+    Board::Split { scheme: Scheme::Dynamic, cpu: None },
+];
 
 /// The engine in its callers, the links on a thread.
 pub const SPLIT: Board = Board::Split { scheme: Scheme::Io, cpu: None };

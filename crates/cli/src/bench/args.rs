@@ -291,9 +291,15 @@ mod tests {
             ("x peer --collection 0", "a collection of 0 frames"),
             ("x peer --timeout 0", "choose 0.05 to 3600 seconds"),
             ("x peer --board daemon --link udp", "has the service's links"),
-            ("x peer --board moon", "there are inline, thread, split:io, split:SO, split:DSR, split:dynamic, daemon"),
+            (
+                "x peer --board moon",
+                "there are inline, thread, split:io, split:SO, split:DSR, split:dynamic, daemon",
+            ),
             ("x peer --board split:RO", "runs so in the simulator only"),
-            ("x peer --board split:XY", "there is no scheme XY; there are io, SO, DSR, dynamic, and RO"),
+            (
+                "x peer --board split:XY",
+                "there is no scheme XY; there are io, SO, DSR, dynamic, and RO",
+            ),
             ("x peer --board split:io --cpus 0", "--cpus names 1"),
             ("x peer --cpus 0,1", "inline takes its caller's"),
             ("x peer --integrity none", "there are carrier, end-to-end"),

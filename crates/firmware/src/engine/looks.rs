@@ -86,8 +86,9 @@ impl Firmware {
         let receive = self.receive.next_deadline(&self.cross);
         let rest = if self.is_searching() { self.next_question() } else { None };
         let all = [self.send.next_deadline(), receive, self.watch_at, rest];
-        let first = all.map(|due| due.unwrap_or(Time::NEVER)).into_iter().min();
-        first.filter(|due| *due != Time::NEVER)
+        let [a, b, c, d] = all.map(|due| due.unwrap_or(Time::NEVER));
+        let first = a.min(b).min(c.min(d));
+        (first != Time::NEVER).then_some(first)
     }
 
     /// Something is asked for that peers answer: who or where they are, by which paths, with frames of which length. Seldom.

@@ -441,6 +441,7 @@ impl ReceiveSide {
         }
     }
 
+    #[inline(always)]
     fn next_delayed(&self, cross: &Cross) -> Option<Time> {
         /// Entries looked at: this is asked after every batch, and looking once too often costs less.
         const LOOKED_AT: usize = 4;

@@ -53,7 +53,7 @@ impl SendSide {
     }
 
     /// True if it is of the oldest message alone, with which its host has done, and nothing waits for room in the window.
-    #[inline]
+    #[inline(always)]
     fn may_wait(&self, peer: u32, cumulative: Sequence) -> bool {
         // Without, as where messages go one way, there is nothing that it could be of.
         let Some(active) = self.peers[peer].active.as_deref() else { return false };

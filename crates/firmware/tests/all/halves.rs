@@ -175,7 +175,7 @@ fn halves_on_two_threads_deliver_every_byte() {
 #[test]
 fn halves_make_good_what_is_lost_and_overtaken() {
     for profile in Profile::ALL {
-        let mut ran = run(&profile, 10, 20);
+        let mut ran = run(profile, 10, 20);
         check(&mut ran);
         ran.pair.check_idle();
     }

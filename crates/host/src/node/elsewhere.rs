@@ -101,7 +101,8 @@ impl NodeBuilder {
         let memory = unsafe { ProcessMemory::new(Vec::new()) };
         let engine = Engine::Away(Box::new(remote), profile.completions_max());
         let (links, shown, joining, halved) = (Vec::new(), None, None, None);
-        let parts = Parts { engine, links, memory, journal, news, collections, shown, joining, halved };
+        let parts =
+            Parts { engine, links, memory, journal, news, collections, shown, joining, halved };
         let seat = Seat::compose(parts, self.board, self.wait_mode)
             .map_err(|(what, source)| BuildError::System { what, source })?;
         let (linger, path_costs) = (self.linger, None);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use emp_firmware::{Config, Firmware, Integrity, LinkInfo, Profile};
-use emp_link::{Capabilities, CaptureFile, FaultPlan, Link, LinkThread};
+use emp_link::{Capabilities, CaptureFile, FaultPlan, Link, LinkThread, PeerMemory};
 use emp_wire::{Epoch, NodeId};
 
 use crate::boards::seat::{Deck, Engine, Halved, Parts, Placed, Seat};
@@ -373,19 +373,15 @@ impl NodeBuilder {
         let epoch = Epoch::new(config.epoch);
         let peers: Vec<_> = links.iter().map(|link| link.peer_memory()).collect();
         let file = captured_to(self.capture.or_else(capture::asked_for), &journal);
-        let thread = thread_of(self.board, self.wait_mode)?;
-        let apart = Apart { capture: file, thread };
-        let links: Result<Vec<_>, _> = links.into_iter().map(|link| apart.of(link)).collect();
-        let mut links = links?;
+        let apart = Apart { capture: file, thread: thread_of(self.board, self.wait_mode)? };
+        let links = links.into_iter().map(|link| apart.of(link));
+        let mut links = links.collect::<Result<Vec<_>, _>>()?;
         let auto = self.auto_links.map(|auto| -> Box<dyn Newcomers> {
             Box::new(AutoNewcomers { auto, node: id, relays: self.relay })
         });
         let newcomers = self.newcomers.or(auto);
         let joining = newcomers.and_then(|new| Joining::new(new, description, &mut links, apart));
-        let halved = halved(self.board, self.wait_mode, || {
-            // SAFETY: as below.
-            unsafe { ProcessMemory::new(peers.clone()) }
-        })?;
+        let halved = halved(self.board, self.wait_mode, &peers)?;
         // SAFETY: every segment that the firmware will see comes from posts (`Seat::post` and its kin),
         // which ask their callers for what the module's invariant asks for, or from an exported region, which keeps it.
         let memory = unsafe { ProcessMemory::new(peers) };
@@ -398,9 +394,9 @@ impl NodeBuilder {
         let patience = self.profile.unreachable_after;
         let identity = shown::identity((id, epoch, &name), self.board, patience);
         let shown = Shown::new(self.state, &identity, &mut journal);
-        let engine = Engine::Here(Box::new(firmware));
-        let collections = self.collections;
-        let parts = Parts { engine, links, memory, journal, news, collections, shown, joining, halved };
+        let (engine, collections) = (Engine::Here(Box::new(firmware)), self.collections);
+        let parts =
+            Parts { engine, links, memory, journal, news, collections, shown, joining, halved };
         let seat = Seat::compose(parts, self.board, self.wait_mode)
             .map_err(|(what, source)| BuildError::System { what, source })?;
         let node = NodeInner {
@@ -428,11 +424,11 @@ fn thread_of(board: Board, wait_mode: WaitMode) -> Result<Option<Arc<LinkThread>
     }
 }
 
-/// What a board has whose engine is in halves; `source` is the memory that the sending half reads.
+/// What a board has whose engine is in halves.
 fn halved(
     board: Board,
     wait_mode: WaitMode,
-    source: impl FnOnce() -> ProcessMemory,
+    peers: &[Option<Arc<PeerMemory>>],
 ) -> Result<Option<Box<Halved>>, BuildError> {
     let Board::Split { scheme, cpu } = board else { return Ok(None) };
     let placed = match scheme {
@@ -443,7 +439,9 @@ fn halved(
     };
     let second = Second::start(apart::look_for(wait_mode), cpu)
         .map_err(system_error("starting a second thread"))?;
-    Ok(Some(Box::new(Halved { second, placed, source: source(), deck: Deck::default() })))
+    // SAFETY: the segments that it will see are those that the firmware's own memory sees, of which `start` says why they are valid.
+    let source = unsafe { ProcessMemory::new(peers.to_vec()) };
+    Ok(Some(Box::new(Halved { second, placed, source, deck: Deck::default() })))
 }
 
 /// Says what was chosen last.

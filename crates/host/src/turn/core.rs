@@ -132,7 +132,8 @@ pub(crate) struct Core {
 
 impl Core {
     pub(crate) fn new(parts: Parts, wait_mode: WaitMode) -> Self {
-        let Parts { engine, links, memory, journal, news, collections, shown, joining, halved } = parts;
+        let Parts { engine, links, memory, journal, news, collections, shown, joining, halved } =
+            parts;
         let (firmware, away, completions_max) = match engine {
             Engine::Here(firmware) => {
                 let completions_max = firmware.profile().completions_max();

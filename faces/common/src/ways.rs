@@ -224,6 +224,7 @@ mod tests {
             peers: Vec::new(),
             name: None,
             profile: Profile::DEFAULT,
+            collections: emp_host::Collections::default(),
             timeout_variable: String::new(),
             fault: None,
             linger,

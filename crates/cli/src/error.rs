@@ -86,7 +86,10 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     // Standard error may be closed too; then there is nobody left to tell.
     let _ = writeln!(io::stderr(), "emp: {}", one_line(error));
     let mistaken = error.downcast_ref::<UserError>().is_some()
-        || matches!(error.downcast_ref::<BuildError>(), Some(BuildError::Peers(_)));
+        || matches!(
+            error.downcast_ref::<BuildError>(),
+            Some(BuildError::Peers(_) | BuildError::Engine(_))
+        );
     if mistaken { ExitCode::from(2) } else { ExitCode::from(1) }
 }
 

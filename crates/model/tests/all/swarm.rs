@@ -186,7 +186,9 @@ fn full_worlds_meet_every_trouble_and_hold_little() {
     let mut outcomes = run(2_000..2_080, &SwarmOptions::default());
     outcomes.extend(run(10_000..10_300, &small()));
     // One in a hundred is of a node that is shown less of a frame than its head, or one whose long frames are lost for long.
-    [2_591, 2_555].map(|seed| outcomes.extend(run(seed..seed + 1, &SwarmOptions::default())));
+    for seed in [2_591, 2_555] {
+        outcomes.extend(run(seed..seed + 1, &SwarmOptions::default()));
+    }
     let mut counts = vec![0; Counter::ALL.len()];
     let mut peaks = BTreeMap::<&str, usize>::new();
     for outcome in &outcomes {

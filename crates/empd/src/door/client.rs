@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use emp_link::service::protocol::{Answer, Engine, Holding};
 use emp_link::service::socket::{self, Peer};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 /// How far a client has come. What it says out of turn ends it.
 #[derive(Debug)]
@@ -39,6 +40,15 @@ pub(super) struct Client {
 impl Client {
     pub(super) fn new(connection: OwnedFd, peer: Peer) -> Self {
         Self { connection, peer, state: State::New, since: Instant::now() }
+    }
+
+    /// It has closed its connection, whether that has been heard or not.
+    pub(super) fn has_hung_up(&self) -> bool {
+        let mut entries = [PollFd::new(self.connection.as_fd(), PollFlags::empty())];
+        let found = poll(&mut entries, PollTimeout::ZERO);
+        let hung_up =
+            entries[0].revents().is_some_and(|events| events.contains(PollFlags::POLLHUP));
+        found.is_ok() && hung_up
     }
 
     /// When it must have asked for something.

@@ -36,14 +36,23 @@ pub(super) fn options(config: &Config) -> Options {
 impl<S: Switch> Door<S> {
     /// Gives an engine to a client, who may wait until then for one that is about to end; nobody else waits for that.
     pub(super) fn seat(&mut self, number: ClientNumber, engine: Engine, until: Option<Instant>) {
-        let Some(client) = self.clients.get_mut(&number) else { return };
-        let user = client.peer.user;
+        let Some(user) = self.clients.get(&number).map(|client| client.peer.user) else { return };
         let until = until.unwrap_or_else(|| Instant::now() + MAKING_WAY);
+        // A program that ends, and begins anew at once, may be heard in this order: the new one first.
+        let before = self.engines.client_of(engine.node).filter(|before| *before != number);
+        let has_left =
+            |before: &ClientNumber| self.clients.get(before).is_some_and(Client::has_hung_up);
+        if let Some(before) = before.filter(has_left) {
+            self.gone(before);
+        }
         if self.engines.makes_way(user, engine.node) && Instant::now() < until {
-            client.state = State::Waits(Box::new(engine), until);
+            if let Some(client) = self.clients.get_mut(&number) {
+                client.state = State::Waits(Box::new(engine), until);
+            }
             return;
         }
         let tag = engine.node.destination_tag();
+        let Some(client) = self.clients.get(&number) else { return };
         let on = if !self.config.attach.include(&client.peer) {
             Err(format!("user {user} may not attach, but {}", self.config.attach))
         } else if engine.interface.is_empty() {

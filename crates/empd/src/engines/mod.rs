@@ -158,6 +158,12 @@ impl Engines {
         self.owners.get(&node).copied()
     }
 
+    /// The client whose engine is that node's.
+    pub(crate) fn client_of(&self, node: NodeId) -> Option<ClientNumber> {
+        let its = self.running.iter().find(|running| running.shared.node == node);
+        its.map(|running| running.shared.client)
+    }
+
     /// Whether an engine of that identity, whose program has ended, still delivers what that sent. It does so no longer, if its user has another
     /// program that wants to be that node: ask again in a moment.
     pub fn makes_way(&mut self, user: u32, node: NodeId) -> bool {

@@ -173,6 +173,17 @@ fn when_the_service_is_killed_every_operation_ends() {
     killer.join().expect("it has done that");
 }
 
+/// Who closes a node and starts it anew at once is not told that it runs already.
+#[test]
+fn an_identity_is_free_as_soon_as_its_node_is_closed() {
+    let Some(place) = Place::new() else { return };
+    place.as_nobody(|socket| {
+        for _ in 0..50 {
+            drop(on(&socket, "again").start().expect("it ran, and does no longer"));
+        }
+    });
+}
+
 #[test]
 fn an_identity_is_its_users_while_its_node_runs() {
     let Some(place) = Place::with("[limits]\nengines_per_user = 2\n") else { return };

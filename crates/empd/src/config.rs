@@ -32,6 +32,8 @@ pub struct Config {
     pub attach: People,
     /// How the frames of those who attach are waited for.
     pub polling: Polling,
+    /// Engines send long messages as datagrams (decision 117), where no rate is set.
+    pub datagrams: bool,
     /// What there may be of each thing.
     pub limits: Limits,
 }
@@ -101,6 +103,7 @@ struct Written {
     lend: Option<List>,
     attach: Option<List>,
     polling: Option<String>,
+    datagrams: Option<bool>,
     cpu: Option<usize>,
     limits: Limits,
 }
@@ -152,6 +155,7 @@ impl Config {
             lend: People::default(),
             attach: People::everyone(),
             polling: Polling::default(),
+            datagrams: false,
             limits: Limits::default(),
         }
     }
@@ -194,6 +198,7 @@ impl Config {
             lend: people(&written.lend, usual.lend, "lend")?,
             attach: people(&written.attach, usual.attach, "attach")?,
             polling,
+            datagrams: written.datagrams.unwrap_or(false),
             limits: written.limits,
         };
         config.check()?;

@@ -29,7 +29,7 @@ pub(super) fn options(config: &Config) -> Options {
         operations_max: config.limits.operations_per_engine.max(1),
         incoming_max: config.limits.unexpected_per_engine.max(1),
         per_user: config.limits.engines_per_user,
-        datagrams: config.limits.rate().is_none(),
+        datagrams: config.datagrams && config.limits.rate().is_none(),
     }
 }
 

@@ -166,7 +166,7 @@ fn sought(node: &Snapshot, peer: &Peer, now: u64) -> String {
     }
     // It was met, and is looked for because it is silent.
     if peer.heard > 0 {
-        return unheard(node, peer, now);
+        return silent(node, peer, now);
     }
     let links: Vec<String> =
         (0..node.links.len()).map(|index| show::link(node, index as u8)).collect();
@@ -178,7 +178,7 @@ fn sought(node: &Snapshot, peer: &Peer, now: u64) -> String {
 }
 
 /// A peer that is silent. Said alike before and after it is looked for again, which is a second or two later.
-fn unheard(node: &Snapshot, peer: &Peer, now: u64) -> String {
+fn silent(node: &Snapshot, peer: &Peer, now: u64) -> String {
     format!(
         "{} {} {}, of which nothing was heard for {}: its process is stopped or has ended, or its host cannot be reached; look there with emp \
          nodes, and here with emp doctor --peer HOST; it is given up {} after its last sign of life",
@@ -267,7 +267,7 @@ fn sending(node: &Snapshot, peer: &Peer, other: Option<&Snapshot>, now: u64) -> 
     let (me, you) = (show::node(node), show::peer(peer));
     let since = show::ago(now, peer.out_since);
     if peer.out_frames > 0 && now.saturating_sub(peer.heard) > SILENT {
-        return unheard(node, peer, now);
+        return silent(node, peer, now);
     }
     let lost = |note: &&emp_state::Note| {
         note.node == peer.node

@@ -6,12 +6,14 @@
 mod attachment;
 pub mod channel;
 mod engine;
+pub(crate) mod held;
 mod link;
 pub mod protocol;
 pub mod socket;
 pub mod yields;
 
 pub use engine::{EngineSeat, ask_engine};
+pub use held::Held;
 pub use link::{ServiceLink, ServiceOptions};
 
 use std::os::fd::AsFd;

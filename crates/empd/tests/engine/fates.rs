@@ -181,6 +181,11 @@ fn an_identity_is_free_as_soon_as_its_node_is_closed() {
         for _ in 0..50 {
             drop(on(&socket, "again").start().expect("it ran, and does no longer"));
         }
+        // Also while a process runs that was forked from its program, and has copies of all that was open there.
+        let node = on(&socket, "again").start().expect("it ran, and does no longer");
+        let _copies = Child::start(|| ());
+        drop(node);
+        drop(on(&socket, "again").start().expect("it ran, and does no longer"));
     });
 }
 

@@ -9,8 +9,8 @@ use std::collections::{HashSet, VecDeque};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 use emp_firmware::{Completion, NodeEvent, OpId, OpKind, SegmentList};
-use emp_link::service::EngineSeat;
 use emp_link::service::channel::{Channel, Gift, Heard, RECORD_BYTES_MAX};
+use emp_link::service::{EngineSeat, Held};
 use emp_state::Kept;
 
 use crate::daemon::end::{END_BYTES, End};
@@ -44,7 +44,7 @@ enum Waiting {
 /// An engine elsewhere.
 pub(crate) struct Remote {
     channel: Channel,
-    _connection: OwnedFd,
+    _connection: Held,
     facts: Facts,
     buffer: Box<[u8]>,
     flights: Flights,

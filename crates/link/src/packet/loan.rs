@@ -14,6 +14,7 @@ use super::PacketOptions;
 use super::open::name_of;
 use crate::LinkError;
 use crate::namespace::Namespace;
+use crate::service::held::Held;
 use crate::service::protocol::{Answer, BUFFER_BYTES, Hello, Lend, Lent, Request, VERSION};
 use crate::service::socket;
 use crate::system::{self, Polled};
@@ -27,25 +28,17 @@ const LENDING: Duration = Duration::from_secs(20);
 
 /// A socket that is lent, for as long as this is kept.
 #[derive(Debug)]
-pub(super) struct Loan(Option<OwnedFd>);
+pub(super) struct Loan(Option<Held>);
 
 impl Loan {
     /// The service does not know of it any more: it has ended, or has taken the socket back.
     pub(super) fn is_over(&self) -> bool {
-        self.0.as_ref().is_none_or(|connection| socket::is_over(connection.as_fd()))
+        self.0.as_ref().is_none_or(Held::is_over)
     }
 
     /// Tells the service that it is over.
     pub(super) fn end(&mut self) {
-        if let Some(connection) = self.0.take() {
-            socket::end(connection.as_fd());
-        }
-    }
-}
-
-impl Drop for Loan {
-    fn drop(&mut self) {
-        self.end();
+        self.0 = None;
     }
 }
 
@@ -205,7 +198,7 @@ impl Asking {
         let connection = self.connection.try_clone().map_err(|error| {
             failure(options, format!("keeping the connection: {error}"), "free descriptors")
         })?;
-        Ok((socket, ring, Loan(Some(connection))))
+        Ok((socket, ring, Loan(Some(Held::new(connection)))))
     }
 }
 

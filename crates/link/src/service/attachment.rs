@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use super::channel::{Channel, MEMORY_BYTES};
+use super::held::Held;
 use super::protocol::{
     Answer, Attach, Attached, BUFFER_BYTES, Carrier, Hello, Request, VERSION, Welcome,
 };
@@ -47,7 +48,7 @@ pub(super) struct Seat {
     pub(super) channel: Channel,
     pub(super) carrier: Carrier,
     /// What it gave is given for as long as this is open.
-    _connection: OwnedFd,
+    _connection: Held,
 }
 
 impl Asking {
@@ -111,6 +112,6 @@ impl Asking {
         };
         let channel = Channel::open(memory.as_fd(), bell)
             .map_err(|error| refused(format!("mapping the memory that it gives: {error}")))?;
-        Ok(Seat { channel, carrier: attached.carrier, _connection: self.connection })
+        Ok(Seat { channel, carrier: attached.carrier, _connection: Held::new(self.connection) })
     }
 }

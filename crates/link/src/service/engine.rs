@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::channel::{Channel, MEMORY_BYTES};
+use super::held::Held;
 use super::protocol::{Answer, BUFFER_BYTES, Engine, Hello, Request, VERSION, Welcome};
 use super::{namespace, socket};
 use crate::system;
@@ -16,7 +17,7 @@ pub struct EngineSeat {
     /// Posts one way, what has ended the other.
     pub channel: Channel,
     /// What the service gave is given for as long as this is open.
-    pub connection: OwnedFd,
+    pub connection: Held,
 }
 
 /// Asks the service at `path` for an engine. Waits for the answer, at most for `patience`.
@@ -51,7 +52,7 @@ pub fn ask_engine(path: &Path, engine: &Engine, patience: Duration) -> Result<En
                 Ok(Answer::Welcome(_)) if !welcomed => welcomed = true,
                 Ok(Answer::Seated(seated)) if welcomed => {
                     let channel = open(seated.memory_bytes, descriptors)?;
-                    return Ok(EngineSeat { channel, connection });
+                    return Ok(EngineSeat { channel, connection: Held::new(connection) });
                 }
                 Ok(Answer::Refused(refused)) => return Err(refused.reason),
                 Ok(_) => return Err("the service gave an answer out of turn".into()),

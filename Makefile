@@ -10,7 +10,7 @@ BUILT ?= $(or $(CARGO_TARGET_DIR),target)/release
 TESTED ?= $(or $(CARGO_TARGET_DIR),target)/debug
 SEEDS ?= 0..2000
 
-.PHONY: all book demo test requirements test-mpi test-mpi-empd test-mpi-full test-mpi-endurance test-libfabric test-fabtests test-cards fuzz fuzz-wire fuzz-service mutants loom bench sim lint install install-built uninstall deb test-packages test-dissector deps browser tshark wasm deps-mpi deps-packages deps-cards clean
+.PHONY: all book demo test requirements test-mpi run-mpi test-mpi-empd test-mpi-full test-mpi-endurance test-libfabric test-fabtests test-cards fuzz fuzz-wire fuzz-service mutants loom bench sim lint install install-built uninstall deb test-packages test-dissector deps browser tshark wasm deps-mpi deps-packages deps-cards clean
 
 all: export EMP_COMMIT ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null)
 all: deps
@@ -23,11 +23,16 @@ demo: all
 ## Lint, loom, tests, two fuzz targets for 20 s each, 1,000 new seeds of the simulator and the same 200 of worlds with relays, a part of the MPI programs: under half an hour on two
 ## cores. What it leaves out: test-mpi-empd, test-mpi-full, test-mpi-endurance, test-libfabric, test-fabtests,
 ## test-cards, test-packages, test-dissector, fuzz-service, mutants.
-test: requirements deps browser tshark lint loom fuzz-wire
-	$(CARGO) test --workspace --locked
+#
+# The libraries that MPI loads are built with the tests: a build of their own would have other features, and half a minute to two more.
+# Tests at once. Half of their time they wait (for silence, for a node to be given up), so a processor each leaves both idle half of the time.
+TEST_THREADS ?= $(shell echo $$(($$(nproc) * 3 / 2)))
+test: requirements deps-mpi browser tshark lint loom fuzz-wire
+	$(CARGO) build --workspace --lib --bins --tests --locked
+	RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test --workspace --locked
 	$(TESTED)/emp sim --fresh 1000
 	$(TESTED)/emp sim --relays --seeds 0..200
-	$(MAKE) test-mpi MPI_TESTS="$(MPI_TESTS_QUICK)"
+	$(MAKE) run-mpi MPI_TESTS="$(MPI_TESTS_QUICK)"
 
 ## EMP_REQUIRE=root,mpi,browser,wasm,tshark names what must be there: tests that are skipped for lack of it then fail.
 requirements:
@@ -40,6 +45,10 @@ MPI_TESTS_QUICK = openmpi-netpipe openmpi-hpcc-plain openmpi-beyond-plain openmp
 ## Unmodified MPI programs on EMP between two hosts of a lab: see tests/mpi/run.
 test-mpi: deps-mpi
 	$(CARGO) build -p emp-cli -p emp-empd -p emp-fi -p emp-mx -p emp-vmmc -p emp-vipl --locked
+	$(MAKE) run-mpi
+
+# What is built already.
+run-mpi:
 	tests/mpi/install $(TESTED)
 	tests/mpi/run --built $(TESTED) $(MPI_TESTS)
 

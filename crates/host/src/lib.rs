@@ -152,7 +152,7 @@ pub use links::error::BuildError;
 pub use links::joining::{Brings, Newcomers, Opened};
 pub use links::ladder::AutoLinks;
 pub use links::peers::listed_peers;
-pub use links::raw_frames::{PassedBy, RawFrames, RawWay};
+pub use links::raw_frames::{PassedBy, RawFrames, RawSource};
 pub use links::want::Want;
 pub use machine::launcher::ranked_interfaces;
 pub use machine::processors::stay_on_cpu;

@@ -9,8 +9,8 @@ use emp_state::layout::{Address, PATHS_MAX, PEERS_MAX, PEERS_STEP};
 use emp_state::place::Readers;
 use emp_state::process::Life;
 use emp_state::{
-    Grown, Identity, Link, Note, Now, Path as Way, Peer, PeerState, Places, Refusal, Text, Writer,
-    read,
+    Grown, Identity, Link, Note, Now, Path as StatePath, Peer, PeerState, Places, Refusal, Text,
+    Writer, read,
 };
 
 fn identity() -> Identity {
@@ -75,10 +75,17 @@ fn link() -> Link {
 }
 
 fn peer() -> Peer {
-    let mut paths = [Way::default(); PATHS_MAX];
-    let flags = Way::THERE | Way::FIRST | Way::LONG;
-    let rates = Way { window: 31, flight: 32, rtt_us: 33, sent: 34, lost: 35, ..Way::default() };
-    paths[0] = Way { link: 0, flags, frame_bytes: 1_472, ..rates };
+    let mut paths = [StatePath::default(); PATHS_MAX];
+    let flags = StatePath::THERE | StatePath::FIRST | StatePath::LONG;
+    let rates = StatePath {
+        window: 31,
+        flight: 32,
+        rtt_us: 33,
+        sent: 34,
+        lost: 35,
+        ..StatePath::default()
+    };
+    paths[0] = StatePath { link: 0, flags, frame_bytes: 1_472, ..rates };
     Peer {
         node: 0x99,
         epoch: 41,

@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
-use emp_host::{AutoLinks, LinkIndex, NodeBuilder, NodeId, PassedBy, RawFrames, RawWay, Want};
+use emp_host::{AutoLinks, LinkIndex, NodeBuilder, NodeId, PassedBy, RawFrames, RawSource, Want};
 use emp_link::{
     FaultLink, FaultPlan, Interface, Link, LinkError, ShmLink, ShmOptions, UdpLink, UdpOptions,
     XdpLink, XdpOptions,
@@ -193,7 +193,7 @@ pub(crate) fn open_raw(
             Err(error) => return Err(error),
         }
     }
-    let ways = RawWay::wanted(if want == Want::Xdp { Want::Packet } else { want });
+    let ways = RawSource::wanted(if want == Want::Xdp { Want::Packet } else { want });
     // Beside datagrams ([`Opening::datagrams`]).
     let small_frames_only = want == Want::Auto;
     let frames = RawFrames { small_frames_only, ..RawFrames::new(name, node) };

@@ -3,7 +3,7 @@
 use std::io;
 
 use emp_host::limits::INTERFACES_MAX;
-use emp_host::{PassedBy, PathCosts, RawFrames, RawWay, measure_paths};
+use emp_host::{PassedBy, PathCosts, RawFrames, RawSource, measure_paths};
 use emp_link::{Class, PacketLink, PacketOptions, Ranked};
 use emp_wire::NodeId;
 use serde::{Deserialize, Serialize};
@@ -86,7 +86,7 @@ fn try_it(interface: &Interface) -> Rung {
 fn by_service(rung: &mut Rung) {
     let frames = RawFrames::new(&rung.interface, NodeId(TRIAL_NODE));
     let mut why_not = String::new();
-    let opened = frames.open(&[RawWay::Lent, RawWay::Served], |passed| {
+    let opened = frames.open(&[RawSource::Lent, RawSource::Served], |passed| {
         if let PassedBy::Failed(error) = passed {
             why_not = error.problem;
         }
@@ -138,8 +138,8 @@ pub fn able(interface: &Interface) -> Vec<Able> {
     let udp = if addressed { Ok(()) } else { Err("no address".to_owned()) };
     let all = [
         ("packet", raw(packet)),
-        ("lent", raw(by(RawWay::Lent))),
-        ("empd", raw(by(RawWay::Served))),
+        ("lent", raw(by(RawSource::Lent))),
+        ("empd", raw(by(RawSource::Served))),
         ("xdp", raw(xdp)),
         ("udp", udp),
     ];

@@ -17,9 +17,9 @@ struct Segment {
     whole: bool,
 }
 
-/// A way to another host.
+/// How another host is reached.
 #[derive(Clone, Copy)]
-struct Way {
+struct Gateway {
     /// The address of the first hop.
     via: Ipv4Addr,
     /// Segments on the way.
@@ -112,7 +112,7 @@ impl Plan {
 
     /// Shortest ways from one host to everything it has no cable to.
     fn routes_from(&self, start: usize, segments: &[Segment]) -> Vec<Route> {
-        let ways = ways_from(start, self.hosts.len(), segments);
+        let ways = gateways_from(start, self.hosts.len(), segments);
         let hosts = self.hosts.iter().zip(&ways).filter_map(|(host, way)| {
             way.map(|way| Route { to: host.address, prefix: 32, via: way.via })
         });
@@ -128,7 +128,7 @@ impl Plan {
             let reached = segment.members.iter().filter_map(|(host, _)| ways[*host]);
             let nearest = reached.min_by_key(|way| way.hops).filter(|_| !ours);
             let route =
-                |way: Way| Route { to: segment.subnet, prefix: segment.prefix, via: way.via };
+                |way: Gateway| Route { to: segment.subnet, prefix: segment.prefix, via: way.via };
             nearest.map(route).into_iter().collect()
         });
         hosts.chain(subnets).collect()
@@ -136,8 +136,8 @@ impl Plan {
 }
 
 /// For each other host the shortest way there, found segment by segment.
-fn ways_from(start: usize, hosts: usize, segments: &[Segment]) -> Vec<Option<Way>> {
-    let mut ways: Vec<Option<Way>> = vec![None; hosts];
+fn gateways_from(start: usize, hosts: usize, segments: &[Segment]) -> Vec<Option<Gateway>> {
+    let mut ways: Vec<Option<Gateway>> = vec![None; hosts];
     let mut queue = VecDeque::from([start]);
     while let Some(at) = queue.pop_front() {
         let here = |segment: &&Segment| {
@@ -146,7 +146,7 @@ fn ways_from(start: usize, hosts: usize, segments: &[Segment]) -> Vec<Option<Way
         for (next, address) in segments.iter().filter(here).flat_map(|one| &one.members) {
             if *next != start && ways[*next].is_none() {
                 let (via, hops) = ways[at].map_or((*address, 0), |way| (way.via, way.hops));
-                ways[*next] = Some(Way { via, hops: hops + 1 });
+                ways[*next] = Some(Gateway { via, hops: hops + 1 });
                 queue.push_back(*next);
             }
         }

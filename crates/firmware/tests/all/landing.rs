@@ -245,11 +245,11 @@ fn pieces(start: u64, bytes: u64, piece: u64) -> SegmentList {
 }
 
 /// How node 1 of the first pair gets trains. Returns how many frames it took as such.
-type Way = fn(&mut Pair, usize, &[Vec<u8>]) -> usize;
+type Deliver = fn(&mut Pair, usize, &[Vec<u8>]) -> usize;
 
 /// The two pairs, which get the same posts and the same frames; node 1 of the first takes trains in one go.
 struct Twins {
-    way: Way,
+    way: Deliver,
     pairs: [Pair; 2],
     dice: [Dice; 2],
     trouble: Trouble,
@@ -258,7 +258,7 @@ struct Twins {
 }
 
 impl Twins {
-    fn new(plan: &Plan, way: Way) -> Self {
+    fn new(plan: &Plan, way: Deliver) -> Self {
         let profile =
             Profile { checksum_payload: plan.check_payload, ..Profile::ALL[plan.profile].clone() };
         let pairs = [0, 1].map(|_| {
@@ -373,7 +373,7 @@ fn region_of(node: u64) -> RemoteRegion {
     RemoteRegion { to: NodeId(node), to_endpoint: 0, key: KEY, generation: 0, offset: 0 }
 }
 
-fn run(plan: &Plan, way: Way) -> Result<Twins, TestCaseError> {
+fn run(plan: &Plan, way: Deliver) -> Result<Twins, TestCaseError> {
     let mut twins = Twins::new(plan, way);
     for step in &plan.steps {
         twins.post(step);
@@ -434,7 +434,7 @@ fn of_a_long_message_nearly_all_is_taken_in_one_go() {
         steps: vec![send, Step::Run { rounds: 400 }],
     };
     for (way, copied) in
-        [(give_landing as Way, 0..BYTES_MAX / 4), (give_trains, BYTES_MAX..BYTES_MAX + 1)]
+        [(give_landing as Deliver, 0..BYTES_MAX / 4), (give_trains, BYTES_MAX..BYTES_MAX + 1)]
     {
         let twins = run(&plan, way).unwrap();
         let counters = twins.pairs[0].nodes[1].firmware.counters();

@@ -14,7 +14,7 @@ use emp_wire::{ETHERTYPE_DEFAULT, NodeId, UDP_PORT_DEFAULT};
 use crate::links::choice::{Choice, Outcome, Rung, abilities, name};
 use crate::links::error::BuildError;
 use crate::links::peers;
-use crate::links::raw_frames::{PassedBy, RawFrames, RawWay};
+use crate::links::raw_frames::{PassedBy, RawFrames, RawSource};
 use crate::links::set::{ChosenLink, is_ring};
 use crate::links::want::Want;
 use crate::machine::launcher::ranked_interfaces;
@@ -161,7 +161,7 @@ fn raw_on(
 ) -> Result<(), BuildError> {
     let frames = RawFrames { ethertype: auto.ethertype, ..RawFrames::new(interface, node) };
     let mut absent = None;
-    let opened = frames.open(RawWay::wanted(auto.want), |passed| match passed {
+    let opened = frames.open(RawSource::wanted(auto.want), |passed| match passed {
         PassedBy::Failed(error) => choice.failed(error),
         PassedBy::NoService(why) => absent = Some(why),
     });

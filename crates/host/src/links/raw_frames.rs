@@ -9,7 +9,7 @@ use crate::links::want::Want;
 
 /// Whose socket it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RawWay {
+pub enum RawSource {
     /// This process's own.
     Own,
     /// One that the service lends.
@@ -18,7 +18,7 @@ pub enum RawWay {
     Served,
 }
 
-impl RawWay {
+impl RawSource {
     /// Those that a wish allows, the quickest first.
     #[must_use]
     pub const fn wanted(want: Want) -> &'static [Self] {
@@ -32,7 +32,7 @@ impl RawWay {
     }
 }
 
-/// A way that was passed by.
+/// A source that was passed by.
 #[derive(Debug)]
 pub enum PassedBy {
     /// It is not to be had.
@@ -50,7 +50,7 @@ pub struct RawFrames {
     pub node: NodeId,
     /// EtherType of the frames.
     pub ethertype: u16,
-    /// Long messages go another way: the ring may be short.
+    /// Long messages leave otherwise: the ring may be short.
     pub small_frames_only: bool,
 }
 
@@ -61,19 +61,19 @@ impl RawFrames {
         Self { interface: interface.into(), node, ethertype, small_frames_only }
     }
 
-    /// A link by the first of several ways that is open. The service's come after this process's own where that lacks the privilege, and nothing else.
+    /// A link by the first of several sources that is open. The service's come after this process's own where that lacks the privilege, and nothing else.
     ///
     /// # Errors
     ///
     /// Why the last that was tried is not to be had; of those before it `passed` is told.
     pub fn open(
         &self,
-        ways: &[RawWay],
+        sources: &[RawSource],
         mut passed: impl FnMut(PassedBy),
     ) -> Result<Box<dyn Link>, LinkError> {
         let mut before = None;
-        for way in ways {
-            let error = match self.open_by(*way) {
+        for source in sources {
+            let error = match self.open_by(*source) {
                 Ok(link) => {
                     before.into_iter().for_each(|error| passed(PassedBy::Failed(error)));
                     return Ok(link);
@@ -81,11 +81,11 @@ impl RawFrames {
                 Err(error) => error,
             };
             before.into_iter().for_each(|error| passed(PassedBy::Failed(error)));
-            if *way == RawWay::Own && !error.privilege {
+            if *source == RawSource::Own && !error.privilege {
                 return Err(error);
             }
             let path = socket_path();
-            if *way == RawWay::Own && ways.len() > 1 && !path.exists() {
+            if *source == RawSource::Own && sources.len() > 1 && !path.exists() {
                 passed(PassedBy::NoService(format!("no service listens at {}", path.display())));
                 return Err(error);
             }
@@ -93,18 +93,18 @@ impl RawFrames {
         }
         Err(before.unwrap_or_else(|| LinkError {
             link: format!("raw frames on {}", self.interface),
-            problem: "no way was allowed".into(),
+            problem: "no source was allowed".into(),
             advice: "ask for another link".into(),
             source: None,
             privilege: false,
         }))
     }
 
-    fn open_by(&self, way: RawWay) -> Result<Box<dyn Link>, LinkError> {
-        let lender = match way {
-            RawWay::Own => None,
-            RawWay::Lent => Some(socket_path()),
-            RawWay::Served => {
+    fn open_by(&self, source: RawSource) -> Result<Box<dyn Link>, LinkError> {
+        let lender = match source {
+            RawSource::Own => None,
+            RawSource::Lent => Some(socket_path()),
+            RawSource::Served => {
                 let usual = ServiceOptions::new(&self.interface, self.node);
                 let options = ServiceOptions { ethertype: self.ethertype, ..usual };
                 return Ok(Box::new(ServiceLink::open(&options)?));

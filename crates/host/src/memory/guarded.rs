@@ -26,7 +26,7 @@ pub(crate) const ALL: Segment = Segment { address: GUARDED, bytes: 1 << 56 };
 
 /// Which way the kernel copies.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum Direction {
     Out,
     In,
 }
@@ -84,22 +84,27 @@ pub(crate) const fn real(segment: Segment) -> Segment {
 #[cold]
 pub(crate) fn read(from: Segment, into: &mut [u8]) -> Result<(), MemoryFault> {
     // SAFETY: as long as it says, and written to by nobody else.
-    unsafe { copy(Way::Out, from, into.as_mut_ptr(), into.len()) }
+    unsafe { copy(Direction::Out, from, into.as_mut_ptr(), into.len()) }
 }
 
 /// Copies bytes into a segment.
 #[cold]
 pub(crate) fn write(to: Segment, from: &[u8]) -> Result<(), MemoryFault> {
     // SAFETY: as long as it says; it is read only.
-    unsafe { copy(Way::In, to, from.as_ptr().cast_mut(), from.len()) }
+    unsafe { copy(Direction::In, to, from.as_ptr().cast_mut(), from.len()) }
 }
 
 /// Has the kernel copy between a guarded segment and as many bytes here. After an error the first of them may have been copied.
 ///
 /// # Safety
 ///
-/// `here` is valid for writes of so many bytes, or for reads with [`Way::In`].
-unsafe fn copy(way: Way, there: Segment, here: *mut u8, bytes: usize) -> Result<(), MemoryFault> {
+/// `here` is valid for writes of so many bytes, or for reads with [`Direction::In`].
+unsafe fn copy(
+    way: Direction,
+    there: Segment,
+    here: *mut u8,
+    bytes: usize,
+) -> Result<(), MemoryFault> {
     let there = real(there);
     if there.bytes != bytes as u64 {
         return Err(MemoryFault);
@@ -115,10 +120,10 @@ unsafe fn copy(way: Way, there: Segment, here: *mut u8, bytes: usize) -> Result<
     let copied = unsafe {
         let process = libc::getpid();
         match way {
-            Way::Out => {
+            Direction::Out => {
                 libc::process_vm_readv(process, &raw const local, 1, &raw const remote, 1, 0)
             }
-            Way::In => {
+            Direction::In => {
                 libc::process_vm_writev(process, &raw const local, 1, &raw const remote, 1, 0)
             }
         }

@@ -67,12 +67,12 @@ pub(super) struct PastIp {
 struct Neighbour {
     ip: Ipv4Addr,
     asked: Instant,
-    way: Option<Way>,
+    way: Option<Route>,
 }
 
 /// How to reach a neighbour.
 #[derive(Clone, Copy)]
-struct Way {
+struct Route {
     from: Ipv4Addr,
     interface: u32,
     mtu: usize,
@@ -123,7 +123,7 @@ impl PastIp {
     }
 
     /// The way to an address, as the kernel knew it a moment ago.
-    fn way(&mut self, local: Ipv4Addr, ip: Ipv4Addr) -> Result<Way, Sent> {
+    fn way(&mut self, local: Ipv4Addr, ip: Ipv4Addr) -> Result<Route, Sent> {
         let [.., third, last] = ip.octets();
         let at = usize::from(last ^ third) % NEIGHBOURS;
         let now = Instant::now();
@@ -141,7 +141,7 @@ impl PastIp {
 
     /// Asks the kernel: which of this machine's addresses it would send from, so by which interface, and who there has the address.
     #[cold]
-    fn find_way(&self, local: Ipv4Addr, ip: Ipv4Addr) -> Option<Way> {
+    fn find_way(&self, local: Ipv4Addr, ip: Ipv4Addr) -> Option<Route> {
         let fd = self.probe.fd();
         // Port 9 is as good as any: nothing is sent.
         let IpAddr::V4(routed) = self.probe.source((ip, 9).into()).ok()?.ip() else {
@@ -155,7 +155,7 @@ impl PastIp {
         let theirs = device::neighbour(fd, name, ip)?;
         let mtu = system::interface_mtu(fd, name).ok()?;
         let (interface, own) = device::identity(fd, name).ok()?;
-        Some(Way { from, interface, mtu, macs: [theirs, own] })
+        Some(Route { from, interface, mtu, macs: [theirs, own] })
     }
 }
 

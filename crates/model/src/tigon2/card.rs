@@ -9,7 +9,7 @@ use emp_firmware::{
 use emp_wire::{LinkAddress, NodeId};
 
 use super::descriptor::{ANYONE, Descriptors, ENTRY_BYTES, Transfer, read_entry};
-use super::dma::{Dma, Way};
+use super::dma::{Direction, Dma};
 use super::fabric::Event;
 use super::parameters::{MAC_STARTS_AT, MTU, Parameters, WIRE_BYTE_NS};
 use super::placement::{Placement, Processor, Stage};
@@ -284,7 +284,7 @@ impl Card {
         let list = transfer.pages.first().copied().unwrap_or_default();
         let mut entries = vec![0; list.bytes as usize];
         let read = desk.ram.read(Segment { bytes: entries.len() as u64, ..list }, &mut entries);
-        self.dma.transfer(desk.now, Way::FromHost, (entries.len(), 1), &self.parameters);
+        self.dma.transfer(desk.now, Direction::FromHost, (entries.len(), 1), &self.parameters);
         let pages: Vec<_> = entries.chunks_exact(ENTRY_BYTES).map(read_entry).collect();
         match read {
             Ok(()) => SegmentList::new(&pages).unwrap_or_else(|_| SegmentList::empty()),
@@ -313,7 +313,7 @@ impl Card {
     fn hand_over(&mut self, frame: OutFrame, desk: &mut Desk<'_>) {
         self.usage.data_frames += 1;
         let (moved, p) = ((frame.payload, frame.runs), &self.parameters);
-        let (start, end) = self.dma.transfer(desk.now, Way::FromHost, moved, p);
+        let (start, end) = self.dma.transfer(desk.now, Direction::FromHost, moved, p);
         let first = p.pci_time(frame.payload.min(MAC_STARTS_AT as usize));
         let first = Span(p.dma_setup.0 + first.0);
         // It may not run dry: it begins at the earliest when the rest comes as fast as it leaves.
@@ -353,7 +353,8 @@ impl Card {
     fn begin_dma(&mut self, on: Processor, mut taken: Taken, desk: &mut Desk<'_>) {
         if taken.runs > 0 {
             let moved = (taken.payload, taken.runs);
-            taken.written = self.dma.transfer(desk.now, Way::ToHost, moved, &self.parameters).1;
+            taken.written =
+                self.dma.transfer(desk.now, Direction::ToHost, moved, &self.parameters).1;
         }
         self.go_on(on, Stage::ReceiveDma, Work::Dma(taken), desk);
     }

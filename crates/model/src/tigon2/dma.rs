@@ -8,7 +8,7 @@ use crate::card::Server;
 /// Which way an engine moves bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(usize)]
-pub(super) enum Way {
+pub(super) enum Direction {
     FromHost,
     ToHost,
 }
@@ -25,7 +25,7 @@ impl Dma {
     pub(super) fn transfer(
         &mut self,
         now: Time,
-        way: Way,
+        way: Direction,
         (bytes, runs): (usize, u32),
         parameters: &Parameters,
     ) -> (Time, Time) {
@@ -53,14 +53,14 @@ mod tests {
         let (set_up, bytes) = (set.dma_setup.0, set.pci_time(1_000).0);
         let mut dma = Dma::default();
         let mut at_once = |way| dma.transfer(Time(0), way, (1_000, 1), &set).1.0;
-        let first = at_once(Way::FromHost);
+        let first = at_once(Direction::FromHost);
         // The other engine is set up meanwhile, and has the bus next; the first is set up again only when it is done.
-        let second = at_once(Way::ToHost);
-        let third = at_once(Way::FromHost);
+        let second = at_once(Direction::ToHost);
+        let third = at_once(Direction::FromHost);
         assert_eq!((first, second), (set_up + bytes, set_up + 2 * bytes));
         assert_eq!(third, (first + set_up).max(second) + bytes);
         assert_eq!(dma.bus_busy(), Span(3 * bytes));
-        let runs = dma.transfer(Time(1_000_000), Way::ToHost, (1_000, 2), &set);
+        let runs = dma.transfer(Time(1_000_000), Direction::ToHost, (1_000, 2), &set);
         assert_eq!(runs, (Time(1_000_000), Time(1_000_000 + 2 * set_up + bytes)));
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use emp_firmware::limits::INTERFACES_MAX;
 use emp_firmware::{Integrity, Profile};
 use emp_host::{
-    AutoLinks, Board, Collections, LinkIndex, Node, NodeBuilder, PassedBy, RawFrames, RawWay,
+    AutoLinks, Board, Collections, LinkIndex, Node, NodeBuilder, PassedBy, RawFrames, RawSource,
     WaitMode, Want,
 };
 use emp_link::{
@@ -254,7 +254,7 @@ fn with_service(
 
 /// By the first way that is open, as nodes choose it ([`RawFrames`]); those that are passed by are said aloud.
 fn raw(frames: &RawFrames, choice: LinkChoice) -> anyhow::Result<Box<dyn Link>> {
-    let opened = frames.open(RawWay::wanted(choice.want()), |passed| {
+    let opened = frames.open(RawSource::wanted(choice.want()), |passed| {
         if let PassedBy::Failed(error) = passed {
             eprintln!("emp: not by {}: {}", error.link, error.problem);
         }

@@ -1,6 +1,6 @@
 //! Opening a bare link.
 
-use emp_host::{RawFrames, RawWay, Want};
+use emp_host::{RawFrames, RawSource, Want};
 use emp_link::{Link, ShmLink, ShmOptions, UdpLink, UdpOptions, XdpLink, XdpOptions};
 use emp_wire::{LinkAddress, NodeId};
 
@@ -35,7 +35,7 @@ impl RawOpening {
                 let frames = RawFrames { ethertype, ..RawFrames::new(&place.interface.name, node) };
                 // Not by the service, which lets none out that name no sender.
                 let want = if choice == LinkChoice::Auto { Want::Packet } else { choice.want() };
-                let opened = frames.open(RawWay::wanted(want), |_| ());
+                let opened = frames.open(RawSource::wanted(want), |_| ());
                 opened.map_err(|error| user_error(error.to_string()))?
             }
             LinkChoice::Empd => bail_user!("raw frames do not go by empd; --subject emp does"),

@@ -79,8 +79,11 @@ fn tell(node: &Node, rings: &[&str]) -> anyhow::Result<()> {
             neighbour.frames,
             neighbour.bytes,
             neighbour.searches,
-            neighbour.dropped
+            neighbour.dropped()
         );
+        for (reason, count) in neighbour.reasons() {
+            text += &format!("  {}: {count}\n", reason.name());
+        }
     }
     let counters = node.counters();
     let reasons = counters.iter().filter(|(name, count)| {

@@ -118,6 +118,8 @@ pub(crate) enum RouteNews {
     LongFailed { peer: u32, path: PathId },
     /// A message of so many frames of the usual length has arrived by this path; if it was under way alone, after so many nanoseconds (`PATH-9`).
     Arrived { peer: u32, path: PathId, frames: u32, took_ns: Option<u32> },
+    /// Round trips by paths to it were measured, of which there may be several: what is small takes the quickest (`PATH-3`).
+    Measured { peer: u32 },
     /// A fetching atomic could not be sent: it ends at the receive side.
     Unsent { fetch: u32, status: Status },
 }

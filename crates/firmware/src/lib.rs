@@ -59,7 +59,7 @@ pub use path::{PathInUse, PathShown};
 pub use profile::{AckTrigger, Integrity, Profile, RetransmitUnit, Unexpected};
 pub use stage::Stage;
 pub use time::{Span, Time};
-pub use transit::RelayNeighbour;
+pub use transit::{RELAY_REASONS, RelayNeighbour};
 pub use transmit::{Exit, Leaving, TransmitBatch, TransmitFrame};
 
 pub use emp_wire::{AtomicOp, Datatype};

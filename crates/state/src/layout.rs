@@ -3,7 +3,7 @@
 //! ```text
 //! 0          Head, then Identity: written before the file has its name, and never again
 //! 1024       a sequence number: odd while what follows is being written
-//! 1032       Now, links, counters, notes
+//! 1032       Now, links, counters, notes, who is beside a relay
 //! 12288      peers, 256 bytes each: a sequence number, then Peer
 //! ```
 //!
@@ -16,7 +16,7 @@ use crate::places::Places;
 pub const MAGIC: [u8; 8] = *b"EMPSTATE";
 
 /// The version of this layout.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// Where the identity lies.
 pub(crate) const IDENTITY_AT: usize = 64;
@@ -36,9 +36,14 @@ pub const COUNTERS_MAX: usize = 120;
 /// What happened lately, so many lines of it.
 pub const NOTES_MAX: usize = 12;
 
+/// Nodes beside a relay that are shown, those that it met first: more than machines have cables.
+pub const NEIGHBOURS_MAX: usize = 16;
+
 const LINKS_AT: usize = NOW_AT + 256;
 const COUNTERS_AT: usize = LINKS_AT + LINKS_MAX * Link::BYTES;
 const NOTES_AT: usize = COUNTERS_AT + COUNTERS_MAX * Counter::BYTES;
+
+const NEIGHBOURS_AT: usize = NOTES_AT + NOTES_MAX * Note::BYTES;
 
 /// Where peers begin: three pages of the usual 4 KB.
 pub(crate) const PEERS_AT: usize = 12_288;
@@ -58,7 +63,7 @@ pub const PATHS_MAX: usize = 4;
 const _: () = assert!(Head::BYTES <= IDENTITY_AT);
 const _: () = assert!(IDENTITY_AT + Identity::BYTES <= SEQUENCE_AT);
 const _: () = assert!(NOW_AT + Now::BYTES <= LINKS_AT);
-const _: () = assert!(NOTES_AT + NOTES_MAX * Note::BYTES <= PEERS_AT);
+const _: () = assert!(NEIGHBOURS_AT + NEIGHBOURS_MAX * Neighbour::BYTES <= PEERS_AT);
 const _: () = assert!(8 + Peer::BYTES == PEER_BYTES);
 
 record! {
@@ -156,6 +161,8 @@ record! {
         counters: u32,
         /// Lines that there were so far, of which the last [`NOTES_MAX`] are shown, the n-th in place n modulo that.
         notes: u32,
+        /// Nodes from which frames came to be sent on, and of them [`NEIGHBOURS_MAX`] at most are shown.
+        neighbours: u32,
     }
 }
 
@@ -227,6 +234,28 @@ record! {
         level: u32,
         /// The line.
         text: Text<152>,
+    }
+}
+
+record! {
+    /// A node from which frames come to be sent on, or all that found no place of their own.
+    Neighbour {
+        /// The link's place among the node's.
+        link: u8,
+        /// Where it is on it.
+        address: Address,
+        /// Frames that were sent on.
+        frames: u64,
+        /// Bytes of those.
+        bytes: u64,
+        /// Searches that were repeated.
+        searches: u64,
+        /// Frames and searches that were not, for any reason.
+        dropped: u64,
+        /// Of these, those for which there was no room.
+        dropped_full: u64,
+        /// Those whose next cable was out.
+        dropped_cut: u64,
     }
 }
 
@@ -390,6 +419,10 @@ pub(crate) const fn counter_at(index: usize) -> usize {
 
 pub(crate) const fn note_at(index: usize) -> usize {
     NOTES_AT + index * Note::BYTES
+}
+
+pub(crate) const fn neighbour_at(index: usize) -> usize {
+    NEIGHBOURS_AT + index * Neighbour::BYTES
 }
 
 pub(crate) const fn peer_at(index: usize) -> usize {

@@ -16,7 +16,7 @@ mod read;
 mod write;
 
 pub use field::Text;
-pub use layout::{Head, Identity, Link, Note, Now, Path, Peer, PeerState};
+pub use layout::{Head, Identity, Link, Neighbour, Note, Now, Path, Peer, PeerState};
 pub use places::Places;
 pub use read::{Refusal, Snapshot, look, read};
 pub use write::{Grown, Kept, Writer};

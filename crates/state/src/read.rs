@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use crate::field::Field;
 use crate::layout::{
-    COUNTERS_MAX, Counter, Head, IDENTITY_AT, Identity, LINKS_MAX, Link, MAGIC, NOTES_MAX, NOW_AT,
-    Note, Now, PEER_BYTES, PEERS_AT, PEERS_MAX, Peer, SEQUENCE_AT, VERSION, counter_at, link_at,
-    note_at, peer_at,
+    COUNTERS_MAX, Counter, Head, IDENTITY_AT, Identity, LINKS_MAX, Link, MAGIC, NEIGHBOURS_MAX,
+    NOTES_MAX, NOW_AT, Neighbour, Note, Now, PEER_BYTES, PEERS_AT, PEERS_MAX, Peer, SEQUENCE_AT,
+    VERSION, counter_at, link_at, neighbour_at, note_at, peer_at,
 };
 use crate::place;
 use crate::process::{Here, Life};
@@ -89,6 +89,8 @@ pub struct Snapshot {
     pub counters: Vec<Counter>,
     /// What has happened lately, the oldest first.
     pub notes: Vec<Note>,
+    /// Who is beside it, if it relays.
+    pub neighbours: Vec<Neighbour>,
     /// The peers that are shown.
     pub peers: Vec<Peer>,
     /// Some of this was caught while it was being written, and the writer does not go on: numbers may be of two moments.
@@ -181,6 +183,8 @@ impl Look {
         let counters = counters.map(|i| Counter::take(at(counter_at(i))));
         let first = (now.notes as usize).saturating_sub(NOTES_MAX);
         let notes = (first..now.notes as usize).map(|i| Note::take(at(note_at(i % NOTES_MAX))));
+        let neighbours = 0..many(now.neighbours, NEIGHBOURS_MAX);
+        let neighbours = neighbours.map(|i| Neighbour::take(at(neighbour_at(i))));
         let peers = parts(self.bytes.len()).into_iter().skip(1);
         let peers = peers.filter(|part| u64::take(at(part.start)) != 0);
         let peers = peers.map(|part| Peer::take(at(part.start + 8))).filter(|peer| peer.node != 0);
@@ -188,6 +192,7 @@ impl Look {
             links: links.collect(),
             counters: counters.collect(),
             notes: notes.collect(),
+            neighbours: neighbours.collect(),
             peers: peers.collect(),
             torn: !self.unsettled.is_empty(),
             now,

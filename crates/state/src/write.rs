@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::field::{Field, Text};
 use crate::given::{self, Given};
 use crate::layout::{
-    COUNTERS_MAX, Counter, Head, IDENTITY_AT, Identity, LINKS_MAX, Link, MAGIC, NOTES_MAX, NOW_AT,
-    Note, Now, PEER_BYTES, PEERS_AT, PEERS_MAX, PEERS_STEP, Peer, VALUE_AT, VERSION, counter_at,
-    link_at, note_at, peer_at,
+    COUNTERS_MAX, Counter, Head, IDENTITY_AT, Identity, LINKS_MAX, Link, MAGIC, NEIGHBOURS_MAX,
+    NOTES_MAX, NOW_AT, Neighbour, Note, Now, PEER_BYTES, PEERS_AT, PEERS_MAX, PEERS_STEP, Peer,
+    VALUE_AT, VERSION, counter_at, link_at, neighbour_at, note_at, peer_at,
 };
 use crate::map::Map;
 use crate::place::{self, Readers};
@@ -215,6 +215,13 @@ impl Writer {
             } else {
                 value.put(&mut place[VALUE_AT..]);
             }
+        }
+    }
+
+    /// Notes who is beside a relay likewise. Those beyond [`NEIGHBOURS_MAX`] are not.
+    pub fn neighbour(&mut self, index: usize, neighbour: &Neighbour) {
+        if index < NEIGHBOURS_MAX {
+            neighbour.put(self.place(neighbour_at(index)));
         }
     }
 

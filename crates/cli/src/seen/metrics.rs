@@ -140,7 +140,7 @@ fn with(of: &Labels, more: &[(&str, String)]) -> Labels {
 }
 
 /// What values that are made here begin with: a node's counter of such a name would be of two kinds.
-const TAKEN: [&str; 5] = ["link_", "peer_", "path_", "node_", "state_"];
+const TAKEN: [&str; 6] = ["link_", "peer_", "path_", "node_", "state_", "relay_"];
 
 /// What the format gives a meaning at the end of a name.
 const ENDINGS: [&str; 7] = ["_total", "_created", "_info", "_count", "_sum", "_bucket", "_gsum"];
@@ -207,6 +207,7 @@ pub fn text(seen: &Seen) -> anyhow::Result<String> {
         counted(node, &labels, &mut all);
         links(node, &labels, &mut all);
         peers(node, &labels, &mut all);
+        relay(node, &labels, &mut all);
     }
     let mut registry = Registry::default();
     for (name, (help, family)) in all.counters {
@@ -238,6 +239,31 @@ fn links(node: &emp_state::Snapshot, labels: &Labels, all: &mut Gathered) {
         }
         let up = if link.trouble.is_empty() { 1.0 } else { 0.0 };
         all.gauge("emp_link_up", "Frames can cross a link", labels, up);
+    }
+}
+
+/// What a relay sent on for each of its neighbours.
+fn relay(node: &emp_state::Snapshot, labels: &Labels, all: &mut Gathered) {
+    for of in &node.neighbours {
+        let labels = with(
+            labels,
+            &[("link", show::link(node, of.link)), ("from", show::address(&of.address))],
+        );
+        let counts = [
+            ("emp_relay_frames", "Frames of a neighbour that were sent on", of.frames),
+            ("emp_relay_bytes", "Bytes of those", of.bytes),
+            ("emp_relay_searches", "Searches of a neighbour that were repeated", of.searches),
+        ];
+        for (name, help, value) in counts {
+            all.count(name, help, labels.clone(), value);
+        }
+        let others = of.dropped.saturating_sub(of.dropped_full.saturating_add(of.dropped_cut));
+        let reasons = [("full", of.dropped_full), ("cut", of.dropped_cut), ("other", others)];
+        for (reason, value) in reasons {
+            let labels = with(&labels, &[("reason", reason.to_owned())]);
+            let help = "Frames and searches of a neighbour that a relay dropped, by reason";
+            all.count("emp_relay_dropped", help, labels, value);
+        }
     }
 }
 
@@ -297,7 +323,7 @@ mod tests {
 
     use emp_state::layout::Counter;
     use emp_state::process::Life;
-    use emp_state::{Identity, Link, Now, Peer, Snapshot, Text};
+    use emp_state::{Identity, Link, Neighbour, Now, Peer, Snapshot, Text};
 
     use super::*;
 
@@ -315,6 +341,12 @@ mod tests {
             counters: counters.iter().map(counter).collect(),
             notes: Vec::new(),
             peers: vec![peer],
+            neighbours: vec![Neighbour {
+                frames: 5,
+                dropped: 3,
+                dropped_cut: 2,
+                ..Neighbour::default()
+            }],
             torn: false,
         }
     }

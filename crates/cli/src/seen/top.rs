@@ -214,6 +214,37 @@ fn losses_line(node: &Snapshot) -> String {
     if all.is_empty() { "nothing was dropped or sent again".into() } else { all.join("  ") }
 }
 
+/// What a relay has sent on for each of its neighbours, a line each.
+fn relay_lines(node: &Snapshot) -> String {
+    let mut text = String::new();
+    for of in &node.neighbours {
+        text += &format!(
+            "{}: of {} on {}: sent on {} frames, {}, {} searches; dropped {}, of these {} for want of room, {} cut off\n",
+            show::node(node),
+            show::address(&of.address),
+            show::link(node, of.link),
+            of.frames,
+            show::bytes(of.bytes),
+            of.searches,
+            of.dropped,
+            of.dropped_full,
+            of.dropped_cut
+        );
+    }
+    text
+}
+
+/// The same for programs.
+fn relay_values(node: &Snapshot) -> Vec<serde_json::Value> {
+    let each = node.neighbours.iter().map(|of| {
+        json!({
+            "from": show::address(&of.address), "link": show::link(node, of.link), "frames": of.frames, "bytes": of.bytes,
+            "searches": of.searches, "dropped": of.dropped, "dropped_full": of.dropped_full, "dropped_cut": of.dropped_cut,
+        })
+    });
+    each.collect()
+}
+
 /// The peers of a node: who is waited for longest first, then who has most under way.
 fn peers_of(node: &Snapshot) -> Vec<&Peer> {
     let mut all: Vec<_> = node.peers.iter().collect();
@@ -283,6 +314,10 @@ fn once(picture: &Picture) -> String {
     if !rows.is_empty() {
         text += &format!("\n{}", table::render(PEER_HEADS, &rows));
     }
+    let relays: String = shown.iter().map(|node| relay_lines(node)).collect();
+    if !relays.is_empty() {
+        text += &format!("\n{relays}");
+    }
     let lossy: Vec<_> = shown.into_iter().filter(|node| losses(node).next().is_some()).collect();
     if !lossy.is_empty() {
         text += "\n";
@@ -316,7 +351,7 @@ fn values(picture: &Picture) -> serde_json::Value {
             "node": show::node(node), "process": node.identity.process, "job": node.identity.job.show(),
             "rank": node.identity.rank, "doing": doing(node.life), "messages_per_s": rates.messages,
             "bytes_per_s": rates.bytes, "resent_per_s": rates.resent, "dropped_per_s": rates.dropped,
-            "waits": show::waits(node, picture.seen.now), "losses": losses, "peers": peers.collect::<Vec<_>>(),
+            "waits": show::waits(node, picture.seen.now), "losses": losses, "peers": peers.collect::<Vec<_>>(), "relays_for": relay_values(node),
         })
     });
     json!({ "nodes": nodes.collect::<Vec<_>>() })

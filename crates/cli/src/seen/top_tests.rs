@@ -39,6 +39,7 @@ fn node(rank: i32, sent: u64, dropped: u64, waits_since: u64) -> Snapshot {
         counters: vec![count("messages_sent", sent), count("drop_duplicate", dropped)],
         notes: Vec::new(),
         peers: vec![peer],
+        neighbours: Vec::new(),
         torn: false,
     }
 }

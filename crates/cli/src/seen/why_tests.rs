@@ -34,6 +34,7 @@ fn said_of(state: PeerState, links: &[Link], by: &[u8]) -> String {
         counters: Vec::new(),
         notes: Vec::new(),
         peers: vec![peer],
+        neighbours: Vec::new(),
         torn: false,
     };
     sentence(&node, &peer, None, NOW)
@@ -95,6 +96,7 @@ fn node(name: &str) -> Snapshot {
         counters: Vec::new(),
         notes: Vec::new(),
         peers: Vec::new(),
+        neighbours: Vec::new(),
         torn: false,
     }
 }

@@ -342,6 +342,9 @@ impl Firmware {
                 RouteNews::Arrived { peer, path, frames, took_ns } => {
                     self.peers.learn(peer, path, frames, took_ns);
                 }
+                RouteNews::Measured { peer } => {
+                    self.peers.weigh(peer, |path| self.send.least_us(peer, path));
+                }
                 RouteNews::Unsent { fetch, status } => self.receive.end_fetch(fetch, status),
             }
         }

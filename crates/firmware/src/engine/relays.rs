@@ -17,7 +17,7 @@ use crate::memory::HostMemory;
 use crate::path::Hop;
 use crate::path::hop_lists::{HopList, Hops, prefix_of};
 use crate::time::Time;
-use crate::transit::{Bucket, Neighbours, Queue, RelayNeighbour, Seen};
+use crate::transit::{Bucket, Neighbours, Queue, RelayNeighbour, Seen, Source};
 use crate::transmit::TransmitBatch;
 
 /// What a node knows as a relay, and as an end of what relays bring.
@@ -106,13 +106,8 @@ impl Firmware {
         }
         if !relayed.has_arrived() {
             let sent_on = self.send_on(now, hop, &relayed);
-            let neighbour = self.relays.neighbours.of(link, from);
-            match sent_on {
-                Ok(()) => {
-                    neighbour.frames += 1;
-                    neighbour.bytes += frame.len() as u64;
-                }
-                Err(_) => neighbour.dropped += 1,
+            if let Err(reason) = sent_on {
+                self.relays.neighbours.of(link, from).1.drops(reason);
             }
             return sent_on;
         }
@@ -254,7 +249,9 @@ impl Firmware {
             smallest: head.smallest.min(takes).min(self.peers.lengths.takes(link)),
             ..head
         };
-        let kept = self.relays.queue.push(flow_of(relayed.carried), (out, hop.address), |into| {
+        let (place, _) = self.relays.neighbours.of(link, from);
+        let flow = (flow_of(relayed.carried), Source::Neighbour(place));
+        let kept = self.relays.queue.push(flow, (out, hop.address), |into| {
             let mut start = [0; RELAY_HEAD_BYTES];
             head.emit(&mut start);
             into.extend_from_slice(&start);
@@ -264,12 +261,19 @@ impl Firmware {
                 .copy_from_slice(&came);
             into.extend_from_slice(relayed.carried);
         });
-        if !kept {
-            // This one, or one of a flow that holds more.
-            self.counters.count(Counter::DropRelayFull);
-        }
-        self.counters.count(Counter::Relayed);
+        self.note_kept(kept);
         Ok(())
+    }
+
+    /// Where there was no room for a frame: it, or one of a flow that holds more, was lost.
+    fn note_kept(&mut self, kept: Result<(), Source>) {
+        let Err(lost) = kept else { return };
+        self.counters.count(Counter::DropRelayFull);
+        if let Source::Neighbour(place) = lost
+            && let Some(neighbour) = self.relays.neighbours.at(place)
+        {
+            neighbour.drops(Counter::DropRelayFull);
+        }
     }
 
     /// Tells the sender of a frame that it cannot go on from here, as its next cable is gone (`RELAY-5`).
@@ -291,10 +295,12 @@ impl Firmware {
         let takes = self.peers.lengths.takes(link);
         let says = self.peers.hop_lists.head(RelayUse::CutOff, head.source_tag, 0, takes);
         let prefix = prefix_of(RelayHead { length, ..says }, *from, &back);
-        self.relays.queue.push(flow_of(&[]), (link, *from), |into| {
+        let flow = (flow_of(&[]), Source::Other);
+        let kept = self.relays.queue.push(flow, (link, *from), |into| {
             into.extend_from_slice(&prefix.bytes);
             into.extend_from_slice(quoted);
         });
+        self.note_kept(kept);
         self.counters.count(Counter::CutOffsSent);
     }
 
@@ -348,8 +354,17 @@ impl Firmware {
                 into.copy_from_slice(&waiting.bytes);
                 Ok::<_, ()>(waiting.bytes.len())
             });
+            let source = waiting.source;
+            let bytes = waiting.bytes.len() as u64;
+            let Source::Neighbour(place) = source else { continue };
+            let Some(neighbour) = self.relays.neighbours.at(place) else { continue };
             if added.is_err() {
                 self.counters.count(Counter::DropHopTooLong);
+                neighbour.drops(Counter::DropHopTooLong);
+            } else {
+                self.counters.count(Counter::Relayed);
+                (neighbour.frames, neighbour.bytes) =
+                    (neighbour.frames + 1, neighbour.bytes + bytes);
             }
         }
     }
@@ -387,8 +402,8 @@ impl Firmware {
         }
         if hello.target != self.peers.own {
             let repeated = self.repeat_search(now, hop, relayed, &hello);
-            if repeated.is_err() {
-                self.relays.neighbours.of(link, from).dropped += 1;
+            if let Err(reason) = repeated {
+                self.relays.neighbours.of(link, from).1.drops(reason);
             }
             return repeated;
         }
@@ -422,7 +437,7 @@ impl Firmware {
         if head.place == 0 {
             return Err(Counter::DropSearchLimit);
         }
-        let neighbour = self.relays.neighbours.of(link, from);
+        let (_, neighbour) = self.relays.neighbours.of(link, from);
         if !neighbour.may_search(now) {
             return Err(Counter::DropSearchFlood);
         }
@@ -451,7 +466,8 @@ impl Firmware {
             let takes = self.peers.lengths.takes(out);
             let head = RelayHead { smallest: head.smallest.min(takes), ..head };
             let to = (out, LinkAddress::EVERYONE);
-            let kept = self.relays.queue.push(flow_of(relayed.carried), to, |into| {
+            let flow = (flow_of(relayed.carried), Source::Other);
+            let kept = self.relays.queue.push(flow, to, |into| {
                 let mut start = [0; RELAY_HEAD_BYTES];
                 head.emit(&mut start);
                 into.extend_from_slice(&start);
@@ -459,9 +475,7 @@ impl Firmware {
                 into.extend_from_slice(&came);
                 into.extend_from_slice(relayed.carried);
             });
-            if !kept {
-                self.counters.count(Counter::DropRelayFull);
-            }
+            self.note_kept(kept);
         }
         self.counters.count(Counter::SearchesRelayed);
         Ok(())

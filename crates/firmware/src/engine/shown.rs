@@ -144,7 +144,14 @@ impl Firmware {
         let of_receive = [Counter::FramesReceived, Counter::MessagesReceived];
         let sent: u64 = of_send.map(|counter| self.send.counters.get(counter)).iter().sum();
         let got: u64 = of_receive.map(|counter| self.receive.counters.get(counter)).iter().sum();
-        let own = [Counter::FramesReceived, Counter::PeersLost, Counter::PeersFound];
+        let own = [
+            Counter::FramesReceived,
+            Counter::PeersLost,
+            Counter::PeersFound,
+            Counter::Relayed,
+            Counter::SearchesRelayed,
+            Counter::DropRelayFull,
+        ];
         let own: u64 = own.map(|counter| self.counters.get(counter)).iter().sum();
         let posts = self.receive.posts() + self.send.posts();
         sent.wrapping_add(got).wrapping_add(own).wrapping_add(posts)

@@ -38,12 +38,14 @@ impl Peers {
         Paths {
             hops,
             several,
+            quick: peer.quick,
             bytes,
             lengths: &self.lengths,
             learned,
             costs: &self.costs,
             long: peer.long as u8,
             deep: (peer.long >> PATHS_MAX) as u8,
+            hop_lists: &self.hop_lists,
         }
     }
 
@@ -60,7 +62,8 @@ impl Peers {
     #[inline(never)]
     fn path_of_one_of_several(&self, index: u32) -> Option<(PathId, Hop<'_>, u16)> {
         let peer = &self.entries[index];
-        if peer.is_first_up() && self.costs.is_single(peer.link) {
+        let first = peer.quick == PathId::FIRST && peer.is_first_up();
+        if first && self.costs.is_single(peer.link) {
             let bytes = peer.frame_bytes_max.min(self.lengths.usual());
             return Some((PathId::FIRST, peer.route()?, bytes));
         }
@@ -397,8 +400,17 @@ impl Peers {
         self.table.forgive(now, index);
     }
 
-    /// After a change of a peer's paths, or of what is known of them: notes by which long frames get through.
+    /// By one of several paths to a peer what is small may be there sooner (`PATH-3`). `least_us`: the least round trip by each.
+    pub(crate) fn weigh(&mut self, index: u32, least_us: impl Fn(PathId) -> u32) {
+        if self.entries[index].up & !PathId::FIRST.bit() != 0 {
+            let quickest = self.paths(index).quickest(least_us);
+            self.entries[index].quick = quickest;
+        }
+    }
+
+    /// After a change of a peer's paths, or of what is known of them: notes by which long frames get through. Which is quick is found out anew.
     pub(crate) fn look_for_long(&mut self, index: u32) {
+        self.entries[index].quick = PathId::FIRST;
         let (mut long, mut deep) = (0, 0);
         if self.units.any() {
             for (path, hop) in self.paths(index).each() {

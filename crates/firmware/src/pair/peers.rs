@@ -11,12 +11,12 @@ use hashbrown::HashMap;
 use crate::limits::{HELLO_INTERVAL, PEERS_MAX};
 use crate::link::LinkIndex;
 use crate::link::LinkInfo;
-use crate::path::Hop;
 use crate::path::choice::Costs;
 use crate::path::hop_lists::HopLists;
 use crate::path::lengths::Lengths;
 use crate::path::table::Table;
 use crate::path::unit::Units;
+use crate::path::{Hop, PathId};
 use crate::tables::per_peer::PerPeer;
 use crate::time::Time;
 
@@ -60,6 +60,8 @@ pub(crate) struct Peer {
     challenged_ms: u16,
     /// Paths that can be used, a bit each: so that most peers need no look into the table.
     pub(crate) up: u8,
+    /// The path of single frames, and of those without user data.
+    pub(crate) quick: PathId,
     /// Paths by which long frames get through, a bit each; in the upper half, those of them by which the peer has room for many.
     pub(crate) long: u16,
     /// When a valid frame last came from it, in milliseconds (wrapping).
@@ -85,6 +87,7 @@ impl Peer {
             challenge: 0,
             challenged_ms: u16::MAX / 2,
             up: 0,
+            quick: PathId::FIRST,
             long: 0,
             heard_ms: AtomicU32::new(0),
             route_heard_ms: AtomicU32::new(0),

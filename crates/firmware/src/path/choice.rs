@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 
 use crate::limits::PATHS_MAX;
 use crate::link::{LinkCost, LinkIndex, LinkInfo};
+use crate::path::hop_lists::HopLists;
 use crate::path::learned::Learned;
 use crate::path::lengths::Lengths;
 use crate::path::{Hop, PathId};
@@ -104,6 +105,8 @@ pub(crate) struct Paths<'a> {
     pub(crate) hops: [Option<Hop<'a>>; PATHS_MAX],
     /// Another than the first may be among them.
     pub(crate) several: bool,
+    /// The one by which single frames and those without user data are there soonest.
+    pub(crate) quick: PathId,
     /// The largest frame by each, in bytes: what its link takes at both ends.
     pub(crate) bytes: [u16; PATHS_MAX],
     pub(crate) lengths: &'a Lengths,
@@ -114,7 +117,12 @@ pub(crate) struct Paths<'a> {
     pub(crate) deep: u8,
     /// What messages took by them.
     pub(crate) learned: Option<&'a Learned>,
+    /// What relays those behind such pass.
+    pub(crate) hop_lists: &'a HopLists,
 }
+
+/// By less than so many microseconds no path is quicker than another: that is how much what is measured of one differs between two moments.
+const QUICKER_US: u64 = 50;
 
 /// A link may be so many times as quick as it was measured, beside another: what was measured is only what sending costs, and another path
 /// is looked for if it might be better.
@@ -195,12 +203,31 @@ impl<'a> Paths<'a> {
         (0..most).filter_map(move |path| Some((PathId::new(path), hops[path]?)))
     }
 
-    /// Another than this one, over another interface if there is one.
+    /// Another than this one, which shares nothing with it if there is such.
     pub(crate) fn other_lane(&self, path: PathId) -> Option<PathId> {
-        let interface = |path: PathId| Some(self.costs.interface(self.hop(path)?.0));
-        let here = interface(path);
         let others = || self.each().map(|(id, _)| id).filter(|id| *id != path);
-        others().find(|id| interface(*id) != here).or_else(|| others().next())
+        others().find(|id| !self.share(path, *id)).or_else(|| others().next())
+    }
+
+    /// The path by which what is small is there soonest (`PATH-3`), of those by which a single frame costs as little as by the first: the one in
+    /// use, unless by another a round trip is shorter by a fourth and by [`QUICKER_US`]. One of which nothing was measured is tried by what is
+    /// small until something is. `least_us`: the least by each, `u32::MAX` if none was measured.
+    pub(crate) fn quickest(&self, least_us: impl Fn(PathId) -> u32) -> PathId {
+        let single =
+            |path: PathId| self.hop(path).is_some_and(|(link, _)| self.costs.is_single(link));
+        let (first, now) = (single(PathId::FIRST), self.pick(self.quick).0);
+        let is_measured = |path: PathId| least_us(path) < u32::MAX;
+        if !is_measured(now) {
+            return now;
+        }
+        let apt = |path: &PathId| single(*path) == first && !self.share(now, *path);
+        let others = || self.each().map(|(path, _)| path).filter(apt);
+        if let Some(unknown) = others().find(|path| !is_measured(*path)) {
+            return unknown;
+        }
+        let Some(best) = others().min_by_key(|path| least_us(*path)) else { return now };
+        let (quick, slow) = (u64::from(least_us(best)), u64::from(least_us(now)));
+        if 4 * quick < 3 * slow && slow - quick >= QUICKER_US { best } else { now }
     }
 
     /// The path of a message of so many frames (`PATH-3`); `long`: it may leave in frames longer than the MTU, by which it is fewer.
@@ -249,6 +276,13 @@ impl<'a> Paths<'a> {
         may: impl Fn(PathId) -> bool,
         of: impl Fn(&Learned, u32) -> Option<PathId>,
     ) -> PathId {
+        if frames <= 1
+            && self.quick != PathId::FIRST
+            && may(self.quick)
+            && self.hop(self.quick).is_some()
+        {
+            return self.quick;
+        }
         // What was learned is of messages that leave in long frames where they can.
         if let Some(learned) = self.learned.filter(|_| long || self.long == 0)
             && let Some(path) = of(learned, frames)
@@ -309,10 +343,19 @@ mod tests {
             (Some((LinkIndex(0), &addresses[0])), Some((LinkIndex(1), &addresses[1])));
         let costs = costs();
         let lengths = Lengths::new(&[LinkInfo::new(1_472, true), LinkInfo::new(1_472, true)]);
-        let (bytes, lengths, costs) = ([1_472; PATHS_MAX], &lengths, &costs);
-        let long = second.bit();
-        let paths =
-            Paths { hops, several: true, bytes, lengths, costs, long, deep: 0, learned: None };
+        let hop_lists = HopLists::new(9);
+        let paths = Paths {
+            hops,
+            several: true,
+            quick: first,
+            bytes: [1_472; PATHS_MAX],
+            lengths: &lengths,
+            costs: &costs,
+            long: second.bit(),
+            deep: 0,
+            learned: None,
+            hop_lists: &hop_lists,
+        };
         assert_eq!((paths.choose(4, false), paths.choose(5, false)), (first, second));
         assert_eq!((paths.choose(2, true), paths.choose(3, true)), (first, second));
         assert_eq!(Paths { long: 0, ..paths }.choose(4, true), first);
@@ -328,6 +371,38 @@ mod tests {
         assert_eq!(alone(1).pick(first), (second, hops[1]));
         assert_eq!((alone(1).choose(1, false), alone(0).choose(9, false)), (second, first));
         assert_eq!((alone(1).other_lane(second), alone(1).pick(PathId::OTHER).0), (None, second));
+    }
+
+    /// Three cables, the first two of which are the same to this node.
+    #[test]
+    fn small_frames_take_the_path_with_the_shortest_round_trip() {
+        let on = |interface| LinkInfo { interface, ..LinkInfo::new(1_472, true) };
+        let infos = [on(0), on(0), on(1), on(2)];
+        let (costs, lengths) = (Costs::new(&infos, true), Lengths::new(&infos));
+        let hop_lists = HopLists::new(9);
+        let address = LinkAddress::index(3);
+        let mut hops = [None; PATHS_MAX];
+        (0..4).for_each(|at| hops[at] = Some((LinkIndex(at as u8), &address)));
+        let by = |quick: usize, least: [u32; 4]| {
+            let paths = Paths {
+                hops,
+                several: true,
+                quick: PathId::new(quick),
+                bytes: [1_472; PATHS_MAX],
+                lengths: &lengths,
+                costs: &costs,
+                long: 0,
+                deep: 0,
+                learned: None,
+                hop_lists: &hop_lists,
+            };
+            assert_eq!(paths.choose(1, false), PathId::new(quick));
+            paths.quickest(|path| least[path.index()]).index()
+        };
+        assert_eq!(by(0, [1_000, 10, 900, 300]), 3, "not one over the same interface");
+        assert_eq!(by(3, [1_000, 10, 900, 1_100]), 1);
+        assert_eq!((by(0, [1_000, 10, 800, 900]), by(0, [60, 10, 11, 11])), (0, 0), "too little");
+        assert_eq!((by(0, [40, 9, u32::MAX, 11]), by(2, [40, 9, u32::MAX, 11])), (2, 2), "tried");
     }
 
     #[test]

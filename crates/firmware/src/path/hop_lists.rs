@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use arrayvec::ArrayVec;
 use emp_wire::{
     HOP_LIMIT, LinkAddress, RELAY_BYTES_MAX, RELAY_HEAD_BYTES, RELAY_HOP_BYTES, RELAYS_MAX,
-    RelayHead, RelayUse,
+    RelayHead, RelayHop, RelayUse,
 };
 use hashbrown::HashMap;
 
@@ -35,6 +35,16 @@ pub(crate) struct HopList {
     pub(crate) first_tag: u16,
     /// What that one and the others read.
     pub(crate) hops: Hops,
+}
+
+impl HopList {
+    /// Each relay on the way, by its destination tag, and the link by which it sends on.
+    fn cables(&self) -> impl Iterator<Item = (u16, u8)> + '_ {
+        let read = |hop: &[u8; RELAY_HOP_BYTES]| RelayHop::parse(hop).ok();
+        let tags = self.hops.iter().filter_map(move |hop| Some(read(hop)?.tag));
+        let links = self.hops.iter().filter_map(move |hop| Some(read(hop)?.link));
+        core::iter::once(self.first_tag).chain(tags).zip(links)
+    }
 }
 
 /// What is known of a list.
@@ -137,6 +147,17 @@ impl HopLists {
         Some(self.entry(address)?.0)
     }
 
+    /// Frames to both leave a relay by one of its cables: what one takes of that the other lacks.
+    pub(crate) fn share_a_cable(&self, one: &LinkAddress, other: &LinkAddress) -> bool {
+        match (self.list(one), self.list(other)) {
+            (Some(one), Some(other)) => {
+                one.cables().any(|cable| other.cables().any(|another| another == cable))
+            }
+            // To a neighbour no relay is passed.
+            _ => false,
+        }
+    }
+
     /// What stands before frames to there. `takes`: the largest link frame of the link that they leave by. `None`: nobody knows.
     /// `tag`: of the node that a search is for.
     #[cold]
@@ -193,8 +214,6 @@ pub(crate) fn prefix_of(
 
 #[cfg(test)]
 mod tests {
-    use emp_wire::RelayHop;
-
     use super::*;
 
     fn list(first: u32, hops: u32) -> HopList {
@@ -220,6 +239,33 @@ mod tests {
         assert_eq!(lists.fitting(&LinkAddress::index(1), 1_000), 1_000);
         let search = lists.prefix(&LinkAddress::BEYOND, 1_500, 7).expect("always");
         assert_eq!((search.to, search.bytes.len()), (Some(LinkAddress::EVERYONE), 12));
+    }
+
+    /// By two cables to one relay, which has one to the target, or two.
+    #[test]
+    fn ways_share_what_a_relay_sends_on_by_one_cable() {
+        let mut lists = HopLists::new(9);
+        let way = |link: u8, first_tag: u16, cables: &[(u16, u8)]| {
+            let hop = |&(tag, link): &(u16, u8)| {
+                RelayHop { tag, link, address: LinkAddress::index(1) }.emit().expect("a hop")
+            };
+            let hops = cables.iter().map(hop).collect();
+            HopList { link: LinkIndex(link), first: LinkAddress::index(1), first_tag, hops }
+        };
+        let mut name = |list| lists.name(list, 1_500).expect("room");
+        let target = 20;
+        let [one, same, other] =
+            [(0, 2), (1, 2), (1, 3)].map(|(link, by)| name(way(link, 5, &[(target, by)])));
+        let stranger = name(way(1, 6, &[(target, 2)]));
+        // By two first relays to a third one.
+        let [left, right] = [5, 6].map(|first| name(way(0, first, &[(7, 4), (target, 1)])));
+        let apart = name(way(0, 6, &[(7, 4), (target, 2)]));
+        assert!(lists.share_a_cable(&one, &same));
+        assert!(!lists.share_a_cable(&one, &other), "one relay, another cable");
+        assert!(!lists.share_a_cable(&one, &stranger), "another relay's link of that number");
+        assert!(lists.share_a_cable(&left, &right), "the last cable");
+        assert!(!lists.share_a_cable(&left, &apart));
+        assert!(!lists.share_a_cable(&LinkAddress::index(1), &LinkAddress::index(1)));
     }
 
     /// Whatever comes, there are so many and no more; those that are used stay, and a name that is no more names nothing.

@@ -36,7 +36,7 @@ pub struct PathInUse {
     pub link: LinkIndex,
     /// Where the peer is on it.
     pub address: LinkAddress,
-    /// The pair is known by it: control frames take it. Without such a path, which has failed then, they take the one that is named first.
+    /// The pair is known by it.
     pub first: bool,
     /// Largest frame that its link takes at both ends, in bytes.
     pub frame_bytes_max: usize,

@@ -76,19 +76,40 @@ pub(crate) fn stripe(lanes: &[Lane], backlog: &Backlog) -> Option<PathId> {
 }
 
 impl Paths<'_> {
-    /// The paths over each interface that there is one of, a bit each. What this machine's memory carries is no interface.
+    /// The paths that share what carries them, a bit each: those over one interface, and those that a relay sends on by one cable. What this
+    /// machine's memory carries is no interface.
     pub(crate) fn lanes(&self) -> impl Iterator<Item = u8> + '_ {
-        let over = |path: PathId| {
-            let (link, to) = self.hop(path)?;
-            (!to.is_memory()).then(|| self.costs.interface(link))
-        };
-        PathId::all().filter_map(move |path| {
-            let interface = over(path)?;
-            let same = PathId::all().filter(|other| over(*other) == Some(interface));
-            let bits = same.fold(0, |bits, path| bits | path.bit());
+        let wired = self.each().filter(|(_, (_, to))| !to.is_memory());
+        let wired = wired.fold(0, |bits, (path, _)| bits | path.bit());
+        PathId::of_bits(wired).filter_map(move |path| {
+            let lane = self.lane(path, wired);
             // Each once: by its first.
-            (bits & (path.bit() - 1) == 0).then_some(bits)
+            (lane & (path.bit() - 1) == 0).then_some(lane)
         })
+    }
+
+    /// Those of some paths that share anything with this one, or with one that does, a bit each.
+    fn lane(&self, path: PathId, among: u8) -> u8 {
+        let mut lane = path.bit();
+        loop {
+            let shares = |other: PathId| PathId::of_bits(lane).any(|one| self.share(one, other));
+            let more = PathId::of_bits(among & !lane).filter(|other| shares(*other));
+            let more = more.fold(0, |bits, path| bits | path.bit());
+            if more == 0 {
+                return lane;
+            }
+            lane |= more;
+        }
+    }
+
+    /// Both lead over one interface, or over one cable of a relay.
+    pub(super) fn share(&self, one: PathId, other: PathId) -> bool {
+        let (Some((link, to)), Some((by, at))) = (self.hop(one), self.hop(other)) else {
+            return false;
+        };
+        let relayed = to.is_behind_relays() && at.is_behind_relays();
+        self.costs.interface(link) == self.costs.interface(by)
+            || relayed && self.hop_lists.share_a_cable(to, at)
     }
 }
 

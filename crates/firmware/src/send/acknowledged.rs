@@ -229,6 +229,7 @@ impl SendSide {
             let (further, delay) = (&mut self.further, self.profile.ack_delay);
             entry.path_acked(now, path, &progress.by[path.index()], &answer, (further, delay));
         }
+        self.tell_measured(now, peer);
         let active = self.peers[peer].active.as_deref_mut().expect("it was there above");
         if let Some(frame) = answered {
             active.note_arrived(&frame);

@@ -233,12 +233,12 @@ impl SendSide {
         let room = (sequence.since(active.unacked) as u32) < WINDOW_FRAMES;
         if !active.controls.is_empty()
             && room
-            && self.fits(now, peer, paths, (PathId::FIRST, CONTROL_BYTES, RESERVE_BYTES))
+            && self.fits(now, peer, paths, (paths.quick, CONTROL_BYTES, RESERVE_BYTES))
         {
             let active = self.peers[peer].active.as_deref_mut()?;
             let control = active.controls.pop_front().expect("not empty");
             self.controls -= 1;
-            return Some(self.peers[peer].open_alone(PathId::FIRST, What::Control(control)));
+            return Some(self.peers[peer].open_alone(paths.quick, What::Control(control)));
         }
         if self.are_striped(peer, paths) {
             return self.choose_of_lanes(now, peer, paths, (room, reads));

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 
 use super::granted::Granted;
 use super::{SendPeer, SendSide};
+use crate::cross::RouteNews;
 use crate::limits::{FURTHER_PATHS_MAX, PATHS_MAX};
 use crate::path::congestion::{Acked, Congestion, INITIAL_BYTES};
 use crate::path::rate::{Busy, Rate, Trips};
@@ -18,6 +19,9 @@ use crate::time::{Span, Time};
 /// frames of the MTU can be let out one by one.
 const LONG_WINDOW_BYTES: u32 = 48 << 10;
 
+/// Milliseconds between two looks at which of a peer's paths is quickest, which costs as much as a frame: least round trips change in seconds.
+const MEASURED_MS: u32 = 1;
+
 /// What is known of a peer's paths beyond what every idle peer has.
 #[derive(Clone, Copy)]
 pub(super) struct Further {
@@ -26,6 +30,8 @@ pub(super) struct Further {
     windows: [Congestion; PATHS_MAX],
     rates: [Rate; PATHS_MAX],
     busy: Busy,
+    /// When it was last said that round trips were measured, in milliseconds (wrapping).
+    told_ms: u32,
     /// What its receiver lets it be sent unasked, and what of that bounds the current train, which may have been asked for.
     pub(super) granted: Granted,
     pub(super) bound: u32,
@@ -37,6 +43,7 @@ impl Further {
         windows: [Congestion::FRESH; PATHS_MAX],
         rates: [Rate::NEW; PATHS_MAX],
         busy: Busy::NEW,
+        told_ms: 0,
         granted: Granted::NOTHING_SAID,
         bound: u32::MAX,
     };
@@ -193,6 +200,21 @@ impl SendSide {
         let Further { rates, busy, .. } = &self.further[place];
         let (rate, busy) = (&rates[path.index()], busy.for_so_long);
         (rate.per_ms(busy), rate.is_guess(busy), rate.trip(busy, trip_us))
+    }
+
+    /// The least round trip by a path of a peer, in microseconds; `u32::MAX` if none was measured.
+    pub(crate) fn least_us(&self, peer: u32, path: PathId) -> u32 {
+        self.peers[peer].rtt(&self.further, path).least_us()
+    }
+
+    /// Something was acknowledged: now and then that is said of peers that may have several paths.
+    pub(super) fn tell_measured(&mut self, now: Time, peer: u32) {
+        let Some(place) = self.peers[peer].further_place() else { return };
+        let (now_ms, told_ms) = ((now.0 / 1_000_000) as u32, &mut self.further[place].told_ms);
+        if now_ms.wrapping_sub(*told_ms) >= MEASURED_MS {
+            *told_ms = now_ms;
+            self.route_news.push_back(RouteNews::Measured { peer });
+        }
     }
 
     /// There is no number for what this peer is to be sent next.

@@ -8,6 +8,6 @@ mod seen;
 
 pub(crate) use bucket::Bucket;
 pub(crate) use neighbours::Neighbours;
-pub use neighbours::RelayNeighbour;
-pub(crate) use queue::Queue;
+pub use neighbours::{RELAY_REASONS, RelayNeighbour};
+pub(crate) use queue::{Queue, Source};
 pub(crate) use seen::Seen;

@@ -4,10 +4,27 @@ use alloc::vec::Vec;
 
 use emp_wire::LinkAddress;
 
+use crate::counters::Counter;
 use crate::limits::{RELAY_NEIGHBOURS_MAX, RELAY_SEARCHES};
 use crate::link::LinkIndex;
 use crate::time::Time;
 use crate::transit::Bucket;
+
+/// Why a relay drops what comes to be sent on or repeated.
+pub const RELAY_REASONS: [Counter; 12] = [
+    Counter::DropRelayFull,
+    Counter::DropHopCut,
+    Counter::DropHopTooLong,
+    Counter::DropHopStranger,
+    Counter::DropHopSelf,
+    Counter::DropHopList,
+    Counter::DropRelayLink,
+    Counter::DropRelayOff,
+    Counter::DropSearchLimit,
+    Counter::DropSearchFlood,
+    Counter::DropSearchAgain,
+    Counter::DropHello,
+];
 
 /// Frames from one neighbour that a relay passed on, or did not.
 #[derive(Clone, Copy, Debug)]
@@ -22,9 +39,22 @@ pub struct RelayNeighbour {
     pub bytes: u64,
     /// Searches repeated.
     pub searches: u64,
-    /// Frames and searches of it that were dropped, for any reason.
-    pub dropped: u64,
+    /// Frames and searches of it that were dropped, by reason, in the order of [`RELAY_REASONS`].
+    pub dropped_for: [u64; RELAY_REASONS.len()],
     bucket: Bucket,
+}
+
+impl RelayNeighbour {
+    /// Frames and searches of it that were dropped, for any reason.
+    pub fn dropped(&self) -> u64 {
+        self.dropped_for.iter().sum()
+    }
+
+    /// The same by reason, those for which any was.
+    pub fn reasons(&self) -> impl Iterator<Item = (Counter, u64)> + '_ {
+        let all = RELAY_REASONS.into_iter().zip(self.dropped_for);
+        all.filter(|(_, count)| *count > 0)
+    }
 }
 
 /// All of them: the first so many that came, and one for all others.
@@ -40,7 +70,17 @@ impl Neighbours {
         &self.known
     }
 
-    pub(crate) fn of(&mut self, link: LinkIndex, address: &LinkAddress) -> &mut RelayNeighbour {
+    /// The one in a place.
+    pub(crate) fn at(&mut self, place: u8) -> Option<&mut RelayNeighbour> {
+        self.known.get_mut(usize::from(place))
+    }
+
+    /// The one that the last frame came from, and its place.
+    pub(crate) fn of(
+        &mut self,
+        link: LinkIndex,
+        address: &LinkAddress,
+    ) -> (u8, &mut RelayNeighbour) {
         let is = |known: &RelayNeighbour| known.link == link && known.address == *address;
         if !self.known.get(self.last).is_some_and(is) {
             let full = self.known.len() >= RELAY_NEIGHBOURS_MAX;
@@ -57,16 +97,22 @@ impl Neighbours {
                     frames: 0,
                     bytes: 0,
                     searches: 0,
-                    dropped: 0,
+                    dropped_for: [0; RELAY_REASONS.len()],
                     bucket: Bucket::new(RELAY_SEARCHES.0, RELAY_SEARCHES.1),
                 });
             }
         }
-        &mut self.known[self.last]
+        (self.last as u8, &mut self.known[self.last])
     }
 }
 
 impl RelayNeighbour {
+    /// A frame or search of it was dropped.
+    pub(crate) fn drops(&mut self, reason: Counter) {
+        let at = RELAY_REASONS.iter().position(|known| *known == reason);
+        self.dropped_for[at.unwrap_or(RELAY_REASONS.len() - 1)] += 1;
+    }
+
     /// Another search of it may be repeated now.
     pub(crate) fn may_search(&mut self, now: Time) -> bool {
         self.bucket.take(now)
@@ -83,7 +129,8 @@ mod tests {
         let link = LinkIndex(0);
         for round in 0..3_u32 {
             for index in 0..2 * RELAY_NEIGHBOURS_MAX as u32 {
-                neighbours.of(link, &LinkAddress::index(index)).frames += u64::from(index + round);
+                neighbours.of(link, &LinkAddress::index(index)).1.frames +=
+                    u64::from(index + round);
             }
         }
         let all = neighbours.all();
@@ -94,7 +141,7 @@ mod tests {
         let count = 2 * RELAY_NEIGHBOURS_MAX as u64 - known.len() as u64;
         assert_eq!((others.address, others.frames), (LinkAddress::EVERYONE, 3 * rest + 3 * count));
         assert_eq!(
-            neighbours.of(LinkIndex(1), &LinkAddress::index(0)).frames,
+            neighbours.of(LinkIndex(1), &LinkAddress::index(0)).1.frames,
             others_frames(rest, count)
         );
     }

@@ -14,6 +14,16 @@ pub(crate) struct Waiting {
     pub(crate) link: LinkIndex,
     pub(crate) to: LinkAddress,
     pub(crate) bytes: Vec<u8>,
+    pub(crate) source: Source,
+}
+
+/// Whose frame it is that waits, by which it is counted when it has left, or is lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Source {
+    /// The relay's own word, or a search.
+    Other,
+    /// That of the neighbour in this place.
+    Neighbour(u8),
 }
 
 /// All of them.
@@ -43,35 +53,35 @@ impl Queue {
         self.flows.iter().filter(|flow| !flow.is_empty()).count()
     }
 
-    /// Adds a frame of a flow, any number, as `write` writes it. Full, the latest of the flow that holds most makes room. False: a frame was
-    /// lost, this one or that.
+    /// Adds a frame of a flow, any number, as `write` writes it. Full, the latest of the flow that holds most makes room. Whose frame was lost,
+    /// this one or that, if one was.
     pub(crate) fn push(
         &mut self,
-        flow: u32,
+        (flow, source): (u32, Source),
         (link, to): (LinkIndex, LinkAddress),
         write: impl FnOnce(&mut Vec<u8>),
-    ) -> bool {
+    ) -> Result<(), Source> {
         let flow = flow as usize % TRANSIT_FLOWS;
-        let mut room = true;
+        let mut room = Ok(());
         let place = match self.free.pop() {
             Some(place) => place,
             None if self.places.len() < TRANSIT_FRAMES_MAX => {
-                self.places.push(Waiting { link, to, bytes: Vec::new() });
+                self.places.push(Waiting { link, to, bytes: Vec::new(), source });
                 self.places.len() as u16 - 1
             }
             None => {
-                room = false;
                 let longest = (0..TRANSIT_FLOWS).max_by_key(|of| self.flows[*of].len());
                 let longest = longest.filter(|of| self.flows[*of].len() > self.flows[flow].len());
                 let Some(place) = longest.and_then(|of| self.flows[of].pop_back()) else {
-                    return false;
+                    return Err(source);
                 };
                 self.waiting -= 1;
+                room = Err(self.places[usize::from(place)].source);
                 place
             }
         };
         let waiting = &mut self.places[usize::from(place)];
-        (waiting.link, waiting.to) = (link, to);
+        (waiting.link, waiting.to, waiting.source) = (link, to, source);
         waiting.bytes.clear();
         write(&mut waiting.bytes);
         self.flows[flow].push_back(place);
@@ -101,18 +111,19 @@ mod tests {
 
     const LINK: LinkIndex = LinkIndex(1);
 
-    fn push(queue: &mut Queue, flow: u32, byte: u8) -> bool {
-        queue.push(flow, (LINK, LinkAddress::index(flow)), |bytes| bytes.push(byte))
+    fn push(queue: &mut Queue, flow: u32, byte: u8) -> Result<(), Source> {
+        let source = Source::Neighbour(flow as u8);
+        queue.push((flow, source), (LINK, LinkAddress::index(flow)), |bytes| bytes.push(byte))
     }
 
     #[test]
     fn flows_take_turns_and_each_is_in_order() {
         let mut queue = Queue::new();
         for byte in 0..40 {
-            assert!(push(&mut queue, 3, byte));
+            assert_eq!(push(&mut queue, 3, byte), Ok(()));
         }
         for byte in 0..3 {
-            assert!(push(&mut queue, 5, byte));
+            assert_eq!(push(&mut queue, 5, byte), Ok(()));
         }
         assert_eq!((queue.len(), queue.flows()), (43, 2));
         let mut seen = [0; 2];
@@ -131,11 +142,12 @@ mod tests {
     fn one_flow_keeps_no_other_out() {
         let mut queue = Queue::new();
         for _ in 0..4 * TRANSIT_FRAMES_MAX {
-            push(&mut queue, 0, 0);
+            let _ = push(&mut queue, 0, 0);
         }
         assert_eq!(queue.len(), TRANSIT_FRAMES_MAX);
         for byte in 0..20 {
-            assert!(!push(&mut queue, 1, byte), "another's was lost for it");
+            let lost = push(&mut queue, 1, byte);
+            assert_eq!(lost, Err(Source::Neighbour(0)), "another's was lost for it");
         }
         assert_eq!(queue.len(), TRANSIT_FRAMES_MAX);
         let mut of_other = 0;

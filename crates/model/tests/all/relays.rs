@@ -28,7 +28,9 @@ fn the_ends_of_a_line_find_each_other_through_a_relay() {
     }
     assert!(count(&line, 1, Counter::Relayed) > 0);
     let neighbours = line.firmware(1).relay_neighbours();
-    assert!(neighbours.len() == 2 && neighbours.iter().all(|of| of.frames > 0 && of.dropped == 0));
+    assert!(
+        neighbours.len() == 2 && neighbours.iter().all(|of| of.frames > 0 && of.dropped() == 0)
+    );
     let paths = line.firmware(0).paths(line.id(2));
     assert_eq!(paths.len(), 1);
     assert_eq!(paths[0].address.as_relayed().map(|(_, _, hops)| hops), Some(1));

@@ -18,8 +18,13 @@ fn ring() -> World {
 
 /// Time for so many messages of 4 MiB between opposite corners.
 fn takes(ring: &mut World, messages: usize) -> Span {
-    let all: Vec<MessageId> = (0..messages).map(|_| say(ring, 0, 2, 4 << 20)).collect();
-    arrive(ring, Span::ms(60_000), &all)
+    takes_to(ring, 2, messages)
+}
+
+/// The same from the first node to one.
+fn takes_to(world: &mut World, to: usize, messages: usize) -> Span {
+    let all: Vec<MessageId> = (0..messages).map(|_| say(world, 0, to, 4 << 20)).collect();
+    arrive(world, Span::ms(60_000), &all)
 }
 
 /// `PATH-13`, `RELAY-8`: messages of 4 MiB take both ways round, in little more than half of the time.
@@ -100,4 +105,31 @@ fn ten_streams_through_a_relay_and_one_of_its_own_share_fairly() {
     println!("{index:.3}, {:.0} Mb/s: {parts:?}", sum as f64 * 8.0 / 400e3);
     assert!(index >= 0.9, "{index:.3}: {parts:?}");
     assert!(sum as f64 * 8.0 / 0.4 > 0.8e9, "the cable stays full: {sum}");
+}
+
+/// Two cables to a relay, which has so many to the target, all of 1 Gb/s: what 4 messages of 4 MiB take, and what each of the two carried of them.
+fn by_two_cables_to_a_relay(behind: usize) -> (Span, [u64; 2]) {
+    let mut wiring = Wiring::bare(3);
+    [(0, 1), (0, 1)].into_iter().chain(vec![(1, 2); behind]).for_each(|(a, b)| wiring.join(a, b));
+    let mut world = cabled_by(wiring.relayed(HOPS), &Profile::DEFAULT, gigabit(), |_, _| 1_500);
+    takes_to(&mut world, 2, 4);
+    let carried = |world: &World| [0, 1].map(|cable| world.network().port(cable, 1).frames);
+    let before = carried(&world);
+    let took = takes_to(&mut world, 2, 4);
+    let after = carried(&world);
+    assert_eq!(world.firmware(0).paths(world.id(2)).len(), 2);
+    (took, [0, 1].map(|cable| after[cable] - before[cable]))
+}
+
+/// `PATH-13`: ways that a relay sends on by one cable are alternatives, as that carries no more than one of them brings.
+#[test]
+fn ways_by_one_cable_of_a_relay_are_alternatives() {
+    let (took, carried) = by_two_cables_to_a_relay(1);
+    let mut line =
+        cabled_by(Wiring::line(3).relayed(HOPS), &Profile::DEFAULT, gigabit(), |_, _| 1_500);
+    takes_to(&mut line, 2, 4);
+    let alone = takes_to(&mut line, 2, 4);
+    println!("{carried:?} frames in {took:?}; {alone:?} by one cable");
+    assert!(took.0 <= alone.0 + alone.0 / 50, "{took:?} against {alone:?}");
+    assert!(carried[0].min(carried[1]) * 20 < carried[0].max(carried[1]), "{carried:?}");
 }

@@ -283,3 +283,45 @@ fn a_cable_that_is_plugged_in_later_carries() {
         transfer(&mut world, 2);
     }
 }
+
+/// `PATH-3`: of two cables what is small takes the one whose round trip is shorter, also where the pair is known by the other; and the other when
+/// that is cut.
+#[test]
+fn small_messages_take_the_cable_with_the_shorter_round_trip() {
+    let mut links = vec![LinkInfo::new(1_500, true); 2];
+    emp_model::cables(&mut links);
+    let node = |index| NodeSetup {
+        links: links.clone(),
+        plugged_later: 1,
+        ..NodeSetup::new(index, Profile::DEFAULT)
+    };
+    let fabric = |latency| FabricSetup { latency, ..FabricSetup::lan() };
+    let slow = Span::ms(1);
+    let mut world = acquainted_setup(WorldSetup {
+        fabrics: vec![fabric(slow), fabric(Span::us(20))],
+        nodes: (0..2).map(node).collect(),
+        seed: 11,
+    });
+    let small = |world: &mut World, from: usize| {
+        let start = world.now();
+        world.receive(1 - from, Want::ANY, 32);
+        let message = world.send(MessageSpec::plain(from, 1 - from, 32));
+        wait(world, Span::ms(1_000), |world| world.arrived(message));
+        world.now().since(start)
+    };
+    assert!(small(&mut world, 0) > slow);
+    (0..2).for_each(|node| world.plug(node));
+    // The other cable is found by a long message.
+    transfer(&mut world, 4);
+    for _ in 0..4 {
+        let took = [0, 1].map(|from| small(&mut world, from));
+        assert!(took[0] < Span(slow.0 / 4), "{took:?}");
+        world.pass(Span::ms(20));
+    }
+    // The one that carries them fails.
+    [(0, 1), (1, 0)].into_iter().for_each(|(from, to)| world.network_mut().cut(1, from, to, true));
+    for _ in 0..10 {
+        small(&mut world, 0);
+    }
+    finish(&mut world);
+}

@@ -113,6 +113,7 @@ impl Shown {
             said = true;
         }
         node::counters(firmware, unsent, writer);
+        node::neighbours(firmware, writer);
         let look = said || self.writes.is_multiple_of(LOOK_EVERY);
         for (index, link) in links.iter_mut().enumerate() {
             waits.link(index, &mut **link, look, writer);

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use emp_firmware::{Counter, Firmware, Span, Time};
 use emp_link::Link;
 use emp_state::layout::{Address, LINKS_MAX};
-use emp_state::{Identity, Link as Shown, Note, Now, Text, Writer};
+use emp_state::{Identity, Link as Shown, Neighbour, Note, Now, Text, Writer};
 use emp_wire::{Epoch, LinkAddress, NodeId};
 
 use crate::choices::Board;
@@ -71,6 +71,24 @@ pub(super) fn counters(firmware: &Firmware, unsent: u64, writer: &mut Writer) {
         writer.counter(index, name, value);
     }
     writer.counter(Counter::ALL.len(), "frames_not_taken_by_links", unsent);
+}
+
+/// Who is beside a relay.
+pub(super) fn neighbours(firmware: &Firmware, writer: &mut Writer) {
+    for (index, of) in firmware.relay_neighbours().iter().enumerate() {
+        let dropped = |reason| of.reasons().find(|(of, _)| *of == reason).map_or(0, |(_, it)| it);
+        let shown = Neighbour {
+            link: of.link.0,
+            address: address(&of.address),
+            frames: of.frames,
+            bytes: of.bytes,
+            searches: of.searches,
+            dropped: of.dropped(),
+            dropped_full: dropped(Counter::DropRelayFull),
+            dropped_cut: dropped(Counter::DropHopCut),
+        };
+        writer.neighbour(index, &shown);
+    }
 }
 
 /// Since when something is what it is.
@@ -179,6 +197,7 @@ impl Waits {
             pool_slots: short(pool_slots),
             links: short(links),
             counters: short(Counter::ALL.len() + 1),
+            neighbours: short(firmware.relay_neighbours().len()),
             ..Now::default()
         }
     }

@@ -204,7 +204,7 @@ pub const INTERFACES_MAX: usize = 4;
 /// as long as the longest frame: 768 KiB of MTU 1500.
 pub(crate) const TRANSIT_FRAMES_MAX: usize = 512;
 
-/// Flows that take turns in a relay: two of a dozen share one's turn now and then; each empty one costs a look.
+/// Flows that take turns in a relay: two of a dozen share one's turn now and then. A bit of a word each.
 pub(crate) const TRANSIT_FLOWS: usize = 64;
 
 /// Neighbours of which a relay counts each for itself; a machine has a handful of cables. All others are counted together.

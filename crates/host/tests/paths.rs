@@ -210,9 +210,13 @@ fn trains_leave_a_bulk_link_that_no_longer_segments() {
     exchange(&pair, &SIZES);
     std::thread::sleep(Duration::from_millis(50));
     exchange(&pair, &[32]);
-    let before = bulk();
+    // What the first path's timer sends again and again takes the other (`PATH-5`), on a machine that is busy: those alone may.
+    let resent = || pair.a.counters().get(Counter::FramesResent);
+    let (before, resent_before) = (bulk(), resent());
     exchange(&pair, &SIZES);
-    assert_eq!(bulk(), before, "frames by the link that gains nothing");
+    let detours = resent() - resent_before;
+    assert!(bulk() - before <= detours, "frames by the link that gains nothing");
+    let before = bulk();
     lost.store(false, Ordering::Relaxed);
     std::thread::sleep(Duration::from_millis(50));
     exchange(&pair, &SIZES);

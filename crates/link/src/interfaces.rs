@@ -48,6 +48,12 @@ impl Interface {
         self.addresses.iter().filter(usable).min_by_key(|ip| ip.is_ipv6()).copied()
     }
 
+    /// Its IPv6 address that is valid on its link only, as each interface gives itself one.
+    pub fn link_local(&self) -> Option<IpAddr> {
+        let local = |ip: &&IpAddr| matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
+        self.addresses.iter().find(local).copied()
+    }
+
     /// It has an address in a subnet that others may be in as well, not one on this link only.
     pub(crate) fn leads_to_subnet(&self) -> bool {
         let wide = |(ip, prefix): (&IpAddr, &u8)| match ip {

@@ -9,8 +9,8 @@ use emp_state::layout::{Address, PATHS_MAX, PEERS_MAX, PEERS_STEP};
 use emp_state::place::Readers;
 use emp_state::process::Life;
 use emp_state::{
-    Grown, Identity, Link, Note, Now, Path as StatePath, Peer, PeerState, Places, Refusal, Text,
-    Writer, read,
+    Grown, Identity, Link, Neighbour, Note, Now, Path as StatePath, Peer, PeerState, Places,
+    Refusal, Text, Writer, read,
 };
 
 fn identity() -> Identity {
@@ -48,6 +48,7 @@ fn now() -> Now {
         pool_slots: 14,
         links: 1,
         counters: 2,
+        neighbours: 1,
         ..Now::default()
     }
 }
@@ -113,6 +114,19 @@ fn peer() -> Peer {
     }
 }
 
+fn neighbour() -> Neighbour {
+    Neighbour {
+        link: 1,
+        address: link().address,
+        frames: 81,
+        bytes: 82,
+        searches: 83,
+        dropped: 84,
+        dropped_full: 85,
+        dropped_cut: 86,
+    }
+}
+
 /// A directory, and in it the file of a node with one of everything.
 fn made() -> (tempfile::TempDir, Writer) {
     let top = tempfile::tempdir().expect("a directory");
@@ -122,6 +136,7 @@ fn made() -> (tempfile::TempDir, Writer) {
     writer.counter(0, "frames_sent", 61);
     writer.counter(1, "drop_duplicate", 62);
     writer.note(&Note { at: 71, node: 0x99, level: 2, text: Text::new("peer bob is back") });
+    writer.neighbour(0, &neighbour());
     writer.peer(0, Some(&peer()));
     writer.publish(&now());
     (top, writer)
@@ -138,6 +153,7 @@ fn what_was_written_is_read() {
     assert_eq!(found.links, [link()]);
     assert_eq!((found.counter("drop_duplicate"), found.counter("nothing")), (62, 0));
     assert_eq!(found.notes.len(), 1);
+    assert_eq!(found.neighbours, [neighbour()]);
     assert_eq!(found.peers, [peer()]);
     assert!(!found.torn);
     for i in 0..40 {
@@ -172,7 +188,7 @@ fn the_layout_is_what_it_was() {
     let (_top, writer) = made();
     let bytes = fs::read(writer.path()).expect("the file");
     assert_eq!(bytes.len(), 16_384, "a node and its first peers");
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/version-3.hex");
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/version-4.hex");
     let want = fs::read_to_string(golden).unwrap_or_default();
     let is = rows(bytes);
     assert!(is == want, "the layout has changed:\n{is}");

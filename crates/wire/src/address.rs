@@ -95,6 +95,25 @@ impl LinkAddress {
         }
     }
 
+    /// Of an IPv6 address that is valid on one link only: which that is, as this node numbers its interfaces.
+    pub fn link_scope(&self) -> Option<u32> {
+        match self.as_udp()? {
+            core::net::SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() => Some(v6.scope_id()),
+            _ => None,
+        }
+    }
+
+    /// Such an address as another node tells it, who numbers its interfaces otherwise: on the link of this one of ours. `None`: either is none.
+    #[must_use]
+    pub fn with_scope_of(&self, own: &Self) -> Option<Self> {
+        let (core::net::SocketAddr::V6(mut v6), Some(_)) = (self.as_udp()?, self.link_scope())
+        else {
+            return None;
+        };
+        v6.set_scope_id(own.link_scope()?);
+        Some(Self::udp(v6.into()))
+    }
+
     /// An address of one link that was told on another (`PATH-1`): the number of its family, and its bytes. `None` for what names no
     /// place on a wire.
     pub fn told(family: u8, bytes: &[u8]) -> Option<Self> {
@@ -304,5 +323,15 @@ mod tests {
             hasher.finish()
         };
         assert_ne!(place(1), place(2));
+    }
+
+    #[test]
+    fn an_address_of_one_link_is_taken_for_ones_own_end_of_it() {
+        let [told, own, wide] = ["[fe80::7%3]:51966", "[fe80::9%8]:1", "[fd77::1]:1"]
+            .map(|text| LinkAddress::udp(text.parse().unwrap()));
+        let there = LinkAddress::udp("[fe80::7%8]:51966".parse().unwrap());
+        assert_eq!(told.with_scope_of(&own), Some(there));
+        assert_eq!((told.link_scope(), wide.link_scope()), (Some(3), None));
+        assert_eq!((wide.with_scope_of(&own), told.with_scope_of(&wide)), (None, None));
     }
 }

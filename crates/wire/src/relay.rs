@@ -94,6 +94,8 @@ pub struct RelayHop {
 pub struct Relayed<'a> {
     /// The head.
     pub head: RelayHead,
+    /// All of it, without what the link padded.
+    pub whole: &'a [u8],
     /// The list, [`RELAY_HOP_BYTES`] each.
     list: &'a [u8],
     /// The frames of the ends, and in [`RelayUse::CutOff`] the common header of the one that was cut off.
@@ -142,7 +144,8 @@ impl<'a> Relayed<'a> {
         if carried.len() < HEADER_BYTES {
             return Err(Reason::BodyShort);
         }
-        Ok(Self { head, list, carried })
+        let whole = &frame[..RELAY_HEAD_BYTES + rest.len()];
+        Ok(Self { head, whole, list, carried })
     }
 
     /// The hop at a place of the list. The list ends before it, or what stands there is no address: a reason.

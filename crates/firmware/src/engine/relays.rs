@@ -252,14 +252,12 @@ impl Firmware {
         let (place, _) = self.relays.neighbours.of(link, from);
         let flow = (flow_of(relayed.carried), Source::Neighbour(place));
         let kept = self.relays.queue.push(flow, (out, hop.address), |into| {
-            let mut start = [0; RELAY_HEAD_BYTES];
-            head.emit(&mut start);
-            into.extend_from_slice(&start);
-            let list = into.len();
-            into.extend_from_slice(relayed.list());
-            into[list + usize::from(head.place - 1) * RELAY_HOP_BYTES..][..RELAY_HOP_BYTES]
-                .copy_from_slice(&came);
-            into.extend_from_slice(relayed.carried);
+            into.extend_from_slice(relayed.whole);
+            let at = RELAY_HEAD_BYTES + usize::from(head.place - 1) * RELAY_HOP_BYTES;
+            if let Some((start, rest)) = into.split_first_chunk_mut() {
+                head.emit(start);
+                rest[at - RELAY_HEAD_BYTES..][..RELAY_HOP_BYTES].copy_from_slice(&came);
+            }
         });
         self.note_kept(kept);
         Ok(())

@@ -224,6 +224,10 @@ impl Firmware {
     /// An address that the sender of an answer tells which is nearer to this node's own on a link than the one that it answered from.
     fn nearer(&self, link: LinkIndex, from: &LinkAddress, hello: &Hello) -> Option<LinkAddress> {
         let own = self.own_on(link)?;
+        if own.link_scope().is_some() {
+            // What came by it came from where it leads.
+            return None;
+        }
         let near = |address: &LinkAddress| leading_bits(address, &own);
         let nearest = hello.addresses().max_by_key(|told| near(told))?;
         (near(&nearest) > near(from)).then_some(nearest)
@@ -248,17 +252,22 @@ impl Firmware {
     }
 
     /// Where the sender of an answer that came by `link` says that it is on the link `wanted`: of its addresses of the family of this node's own
-    /// there, the one that has most leading bits in common with that; of several, as many of this node's come before.
+    /// there, the one that has most leading bits in common with that; of several, as many of this node's come before. Those that are valid on one
+    /// cable only mean nothing elsewhere, and are told in the order of the other's links.
     fn told(&self, link: LinkIndex, wanted: LinkIndex, hello: &Hello) -> Option<LinkAddress> {
         let beside = self.links.get(usize::from(link.0))?.beside.into_iter().flatten();
         let own = beside.clone().find(|(link, _)| *link == wanted)?.1;
         let before = beside.take_while(|(link, _)| *link != wanted);
         let place = before.filter(|(_, other)| other.family() == own.family()).count();
-        let alike = || hello.addresses().filter(|told| told.family() == own.family());
-        let near = |told: &LinkAddress| leading_bits(told, &own);
+        // Those that are valid on their cable only are alike, whatever cable that is.
+        let on_link = own.link_scope().is_some();
+        let kind = |address: &LinkAddress| (address.family(), address.link_scope().is_some());
+        let alike = || hello.addresses().filter(|told| kind(told) == kind(&own));
+        let near = |told: &LinkAddress| if on_link { 0 } else { leading_bits(told, &own) };
         let most = alike().map(|told| near(&told)).max()?;
         let nearest = || alike().filter(|told| near(told) == most);
-        nearest().nth(place).or_else(|| nearest().next())
+        let told = nearest().nth(place).or_else(|| nearest().next())?;
+        Some(told.with_scope_of(&own).unwrap_or(told))
     }
 }
 

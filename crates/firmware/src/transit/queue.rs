@@ -26,12 +26,16 @@ pub(crate) enum Source {
     Neighbour(u8),
 }
 
+const _: () = assert!(TRANSIT_FLOWS == u64::BITS as usize, "a bit for each");
+
 /// All of them.
 pub(crate) struct Queue {
     /// Places of frames, their memory used again.
     places: Vec<Waiting>,
     free: Vec<u16>,
     flows: [VecDeque<u16>; TRANSIT_FLOWS],
+    /// Those of which any waits, a bit each.
+    busy: u64,
     /// The flow whose turn it is.
     turn: usize,
     waiting: usize,
@@ -40,7 +44,7 @@ pub(crate) struct Queue {
 impl Queue {
     pub(crate) fn new() -> Self {
         let flows = core::array::from_fn(|_| VecDeque::new());
-        Self { places: Vec::new(), free: Vec::new(), flows, turn: 0, waiting: 0 }
+        Self { places: Vec::new(), free: Vec::new(), flows, busy: 0, turn: 0, waiting: 0 }
     }
 
     /// Frames that wait.
@@ -49,8 +53,8 @@ impl Queue {
     }
 
     /// Flows of which any waits.
-    pub(crate) fn flows(&self) -> usize {
-        self.flows.iter().filter(|flow| !flow.is_empty()).count()
+    pub(crate) const fn flows(&self) -> usize {
+        self.busy.count_ones() as usize
     }
 
     /// Adds a frame of a flow, any number, as `write` writes it. Full, the latest of the flow that holds most makes room. Whose frame was lost,
@@ -76,6 +80,9 @@ impl Queue {
                     return Err(source);
                 };
                 self.waiting -= 1;
+                if let Some(of) = longest.filter(|of| self.flows[*of].is_empty()) {
+                    self.busy &= !(1 << of);
+                }
                 room = Err(self.places[usize::from(place)].source);
                 place
             }
@@ -85,20 +92,24 @@ impl Queue {
         waiting.bytes.clear();
         write(&mut waiting.bytes);
         self.flows[flow].push_back(place);
+        self.busy |= 1 << flow;
         self.waiting += 1;
         room
     }
 
     /// Takes the next frame out: one of each flow in turn.
     pub(crate) fn pop(&mut self) -> Option<&Waiting> {
-        if self.waiting == 0 {
+        if self.busy == 0 {
             return None;
         }
-        while self.flows[self.turn].is_empty() {
-            self.turn = (self.turn + 1) % TRANSIT_FLOWS;
+        // The next one that has any, from the one whose turn it is on.
+        let ahead = self.busy.rotate_right(self.turn as u32).trailing_zeros() as usize;
+        let flow = (self.turn + ahead) % TRANSIT_FLOWS;
+        let place = self.flows[flow].pop_front()?;
+        if self.flows[flow].is_empty() {
+            self.busy &= !(1 << flow);
         }
-        let place = self.flows[self.turn].pop_front()?;
-        self.turn = (self.turn + 1) % TRANSIT_FLOWS;
+        self.turn = (flow + 1) % TRANSIT_FLOWS;
         self.waiting -= 1;
         self.free.push(place);
         self.places.get(usize::from(place))

@@ -230,16 +230,17 @@ fn sockets(
     let rings: Vec<_> = rings.map(|ring| (ring.interface.clone(), ring.frame_bytes_max)).collect();
     let named = auto.interfaces.iter().map(|name| (name.clone(), usize::MAX));
     let over: Vec<_> = if rings.is_empty() { named.collect() } else { rings };
+    let all = emp_link::interfaces().unwrap_or_default();
     if auto.udp_bind.is_some() || over.len() < 2 {
         let mtu = chosen.iter().map(|link| link.link.capabilities().frame_bytes_max).min();
-        return udp(auto, node, (auto.udp_bind, mtu, false), choice, chosen);
+        let bind = auto.udp_bind.or_else(|| only_on_its_link(over.first()?, &all));
+        return udp(auto, node, (bind, mtu, false), choice, chosen);
     }
-    let all = emp_link::interfaces().unwrap_or_default();
     let used: Vec<_> = over.iter().map(|(name, _)| name.clone()).collect();
     let before = chosen.len();
     for (name, mtu) in over.into_iter().take(INTERFACES_MAX) {
         let owner = all.iter().find(|one| one.name == name);
-        match owner.and_then(|one| one.ip()) {
+        match owner.and_then(|one| one.ip().or(one.link_local())) {
             Some(ip) => {
                 let mtu = Some(mtu).filter(|mtu| *mtu != usize::MAX);
                 let others = || all.iter().filter(|one| used.contains(&one.name));
@@ -261,6 +262,12 @@ fn sockets(
         return udp(auto, node, (None, mtu, false), choice, chosen);
     }
     Ok(())
+}
+
+/// The address of an interface that has none but such as mean nothing beyond its link: a socket on all addresses would not reach by it.
+fn only_on_its_link((name, _): &(String, usize), all: &[Interface]) -> Option<IpAddr> {
+    let owner = all.iter().find(|one| one.name == *name).filter(|one| one.ip().is_none());
+    owner?.link_local()
 }
 
 /// The lower rung: UDP, at this address and with this MTU, if they are known; `by_own`: all leaves by the interface of that address.

@@ -187,8 +187,14 @@ fn a_flood_to_be_sent_on_is_dropped_beyond_its_bound() {
     let held = line.firmware(1).holdings();
     let waiting = held.iter().find(|holding| holding.name == "frames in transit").unwrap();
     assert_eq!(waiting.held, 0);
-    assert!(count(&line, 1, Counter::Relayed) > before);
-    assert_eq!(count(&line, 1, Counter::DropRelayFull), FRAMES - waiting.limit as u64);
+    // What was lost is not among what was sent on, of its neighbour's neither.
+    let room = waiting.limit as u64;
+    assert_eq!(count(&line, 1, Counter::Relayed) - before, room);
+    assert_eq!(count(&line, 1, Counter::DropRelayFull), FRAMES - room);
+    let of = line.firmware(1).relay_neighbours().iter().find(|of| of.address == from).copied();
+    let of = of.expect("it is counted");
+    assert_eq!((of.frames, of.dropped()), (room, FRAMES - room));
+    assert!(of.reasons().eq([(Counter::DropRelayFull, FRAMES - room)]));
     assert_eq!(line.violation(), None);
 }
 

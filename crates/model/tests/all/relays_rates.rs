@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 
-use emp_firmware::{Profile, Span};
+use emp_firmware::{Counter, Profile, Span};
 use emp_model::{Action, FabricSetup, MessageId, MessageSpec, Want, Wiring, World};
 
 use crate::support::cabled::{HOPS, arrive, cabled_by, say};
+use crate::support::count;
 
 /// Cables of 1 Gb/s: what a message takes is theirs, not the nodes'.
 fn gigabit() -> FabricSetup {
@@ -101,6 +102,9 @@ fn ten_streams_through_a_relay_and_one_of_its_own_share_fairly() {
         assert_eq!(world.violation(), None);
         parts = all.iter().map(|stream| stream.bytes).collect();
     }
+    let neighbours = world.firmware(relay).relay_neighbours();
+    let left: u64 = neighbours.iter().map(|of| of.frames).sum();
+    assert_eq!(left, count(&world, relay, Counter::Relayed));
     let (index, sum) = (jain(&parts), parts.iter().sum::<u64>());
     println!("{index:.3}, {:.0} Mb/s: {parts:?}", sum as f64 * 8.0 / 400e3);
     assert!(index >= 0.9, "{index:.3}: {parts:?}");

@@ -138,15 +138,16 @@ fn discovery(args: &Args) -> anyhow::Result<()> {
         );
     }
     print(
-        "nodes   found      half within  longest     frames a search  wire bytes a node  peers of one\n",
+        "nodes   found      half within  longest     frames a search  most by relays  wire bytes a node  peers of one\n",
     )?;
     for nodes in args.discover.iter().copied() {
         let search = Search { shape, nodes, searches: SEARCHES, hops: args.hops, seed: 1 };
-        let Discovery { asked, found, time, frames, wire_bytes, peers_max } = discover(&search);
+        let Discovery { asked, found, time, frames, crossings_max, wire_bytes, peers_max } =
+            discover(&search);
         let [half, all] = time.map(|time| format!("{:.1} us", time.0 as f64 / 1e3));
         let found = format!("{found}/{asked}");
         print(&format!(
-            "{nodes:<7} {found:<10} {half:<12} {all:<11} {frames:<16.1} {wire_bytes:<18.1} {peers_max}\n"
+            "{nodes:<7} {found:<10} {half:<12} {all:<11} {frames:<16.1} {crossings_max:<15} {wire_bytes:<18.1} {peers_max}\n"
         ))?;
     }
     Ok(())

@@ -73,6 +73,8 @@ pub struct Discovery {
     pub time: [Span; 2],
     /// Frames for each search, the message and its acknowledgement too. A broadcast counts once.
     pub frames: f64,
+    /// Most times that one search through relays crossed a cable.
+    pub crossings_max: u32,
     /// Bytes on the wire for each node.
     pub wire_bytes: f64,
     /// Most peers that one node knows in the end.
@@ -124,6 +126,7 @@ pub fn discover(search: &Search) -> Discovery {
         found: took.len(),
         time: [took.get(took.len() / 2), took.last()].map(|time| time.copied().unwrap_or_default()),
         frames: totals.sent as f64 / began.len().max(1) as f64,
+        crossings_max: world.network().searches().into_iter().max().unwrap_or(0),
         wire_bytes: totals.bytes as f64 / search.nodes as f64,
         peers_max: peers.map(emp_firmware::Firmware::peers).max().unwrap_or(0),
     }
@@ -156,6 +159,18 @@ mod tests {
             let most = if shape == Shape::Mesh { 90.0 } else { 30.0 };
             assert!(found.frames > 1.0 && found.frames < most, "{name}: {found:?}");
             assert_eq!(found, discover(&search), "{name}: the same again");
+        }
+    }
+
+    /// `RELAY-4`, `RELAY-7`: whoever is within the limit is found through relays, and a search costs no more than two frames a cable.
+    #[test]
+    fn through_relays_all_within_the_limit_are_found_by_two_frames_a_cable() {
+        for (shape, nodes, cables) in [(Shape::Ring, 16, 16), (Shape::Random, 60, 120)] {
+            let search = Search { shape, nodes, searches: 40, hops: 8, seed: 5 };
+            let found = discover(&search);
+            assert!(found.found == found.asked && found.found > 20, "{shape:?}: {found:?}");
+            assert!((1..=2 * cables).contains(&found.crossings_max), "{shape:?}: {found:?}");
+            assert!(found.time[1] < Span::ms(50), "{shape:?}: {found:?}");
         }
     }
 }

@@ -104,6 +104,11 @@ impl FaultPlan {
         &self.rates[kind as usize % KINDS]
     }
 
+    /// Any frames are damaged or cut short.
+    pub(crate) fn damages(&self) -> bool {
+        self.rates.iter().any(|rates| rates.corrupt.0 > 0 || rates.truncate.0 > 0)
+    }
+
     /// The rates for every kind.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Rates> {
         self.rates.iter()

@@ -76,6 +76,8 @@ pub struct History {
     limited: Vec<(usize, Time)>,
     /// Of a world with cables: who could reach whom.
     reach: Option<Reach>,
+    /// Frames are damaged on their way, and nothing says so of a relay's head.
+    damaged: bool,
 }
 
 impl History {
@@ -103,6 +105,11 @@ impl History {
         if let Some(reach) = &mut self.reach {
             reach.set_relays(relays, hops);
         }
+    }
+
+    /// Frames are damaged on their way.
+    pub fn set_damaged(&mut self) {
+        self.damaged = true;
     }
 
     /// A node's link leads elsewhere from now on, or nowhere.
@@ -315,9 +322,11 @@ impl History {
             // A judgement about losses, which any loss may mislead; it ends nothing. And what a node has of its own.
             NodeEvent::LostBySize { .. } | NodeEvent::LimitReached { .. } => return true,
             NodeEvent::Limited { .. } => {
-                // A path through relays has the length of the smallest interface on its way.
+                // A path through relays has the length of the smallest interface on its way. What a relay's head says of that is under no checksum
+                // of the ends: on Ethernet the check sequence finds its damage, and the simulator has none.
                 let any = self.reach.as_ref().is_some_and(Reach::is_relayed);
-                return self.limited.iter().any(|(node, at)| (any || *node == peer) && *at <= now);
+                return any && self.damaged
+                    || self.limited.iter().any(|(node, at)| (any || *node == peer) && *at <= now);
             }
         };
         self.explains(status, observer, peer, (now, now))
@@ -386,6 +395,31 @@ mod tests {
         assert!(history.explains(Status::GivenUp, 1, 0, (at(512), at(515))));
         history.reset((1, 0), at(515), true, epochs(0, Some(2)));
         assert!(!history.explains(Status::GivenUp, 1, 0, (at(516), at(520))));
+    }
+
+    #[test]
+    fn a_shorter_path_is_explained_by_an_interface_or_by_a_damaged_relays_head() {
+        let limited = NodeEvent::Limited {
+            node: emp_wire::NodeId(1),
+            link: emp_firmware::LinkIndex(0),
+            frame_bytes_max: 600,
+        };
+        let explains = |history: &History| history.explains_event(&limited, 0, 1, Time(100));
+        let relayed = || {
+            let mut reach = Reach::new(3);
+            reach.set_relays(vec![true; 3], 8);
+            History { reach: Some(reach), ..History::new(Span::ms(100), 1) }
+        };
+        let mut history = relayed();
+        assert!(!explains(&history));
+        history.set_damaged();
+        assert!(explains(&history));
+        let mut history = relayed();
+        history.limited(2, Time(50));
+        assert!(explains(&history), "a relay's interface");
+        let mut history = History::new(Span::ms(100), 1);
+        history.set_damaged();
+        assert!(!explains(&history), "without relays a checksum covers what is said");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use core::fmt;
 
 use emp_firmware::{LinkIndex, Time};
-use emp_wire::{HEADER_BYTES, Header, Kind, Pull};
+use emp_wire::{HEADER_BYTES, Header, Kind, Pull, RelayHead, Relayed};
 
 /// What became of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,6 +33,8 @@ pub struct TraceLine {
     pub link: LinkIndex,
     /// The common header, if it has one.
     pub header: Option<Header>,
+    /// The relay's head, if it has one, and the common header of the first frame behind it.
+    pub relayed: Option<(RelayHead, Option<Header>)>,
     /// Of a pull: offset, bytes and identifier.
     pub pull: Option<(u64, u32, u16)>,
     /// Bytes of the frame, padding included.
@@ -52,11 +54,14 @@ impl TraceLine {
         fate: Fate,
     ) -> Self {
         let header = Header::parse(frame).ok().map(|(header, _)| header);
+        let relayed = Relayed::parse(frame).ok().map(|relayed| {
+            (relayed.head, Header::parse(relayed.carried).ok().map(|(header, _)| header))
+        });
         let pulls = header.is_some_and(|header| header.kind == Kind::Pull);
         let pull = frame.get(HEADER_BYTES..).filter(|_| pulls);
         let pull = pull.and_then(|body| Pull::parse(body).ok());
         let pull = pull.map(|pull| (pull.offset, pull.bytes, pull.pull));
-        Self { at, from, to, link, header, pull, bytes: frame.len(), fate }
+        Self { at, from, to, link, header, relayed, pull, bytes: frame.len(), fate }
     }
 
     /// True if the frame is of this kind.
@@ -72,7 +77,12 @@ impl fmt::Display for TraceLine {
             usize::MAX => write!(f, "{} → ?  ", self.from)?,
             to => write!(f, "{} → {to}  ", self.from)?,
         }
-        match &self.header {
+        if let Some((RelayHead { usage, place, hops, source_tag, destination_tag, .. }, _)) =
+            self.relayed
+        {
+            write!(f, "{usage:?} {source_tag:04x}>{destination_tag:04x} {place}/{hops}: ")?;
+        }
+        match self.header.or(self.relayed.and_then(|(_, header)| header)) {
             Some(h) => write!(
                 f,
                 "{:<11} flags {:02x} seq {:<6} ack {:<6} word {:08x} epochs {:08x}>{:04x} {:>5} B",

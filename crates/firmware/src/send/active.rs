@@ -360,6 +360,16 @@ impl Active {
         parked
     }
 
+    /// A parked train that goes on with the number for which the receiver waits becomes the current one.
+    pub(super) fn unpark_unacked(&mut self) {
+        let holds_up = |(next, _): &(Sequence, Sequence)| *next == self.unacked;
+        let Some(at) = self.parked.iter().position(holds_up) else { return };
+        let train = self.parked.remove(at);
+        // There is the place that it leaves.
+        self.park();
+        (self.train_next, self.train_end) = train;
+    }
+
     /// A message's train is under way.
     pub(super) fn trying(&self) -> bool {
         self.records.iter().any(|record| matches!(record.what, What::Message { .. }))
@@ -446,6 +456,23 @@ mod tests {
     use emp_wire::DoneStatus;
 
     use super::*;
+
+    /// Of trains that wait the one goes on that a receiver in order waits for, and the current one waits in its place.
+    #[test]
+    fn what_holds_up_the_window_is_unparked() {
+        let mut active = Active::new();
+        active.unacked = Sequence(8);
+        (active.train_next, active.train_end) = (Sequence(30), Sequence(40));
+        active.parked.push((Sequence(20), Sequence(25)));
+        active.parked.push((Sequence(8), Sequence(12)));
+        active.unpark_unacked();
+        assert_eq!((active.train_next, active.train_end), (Sequence(8), Sequence(12)));
+        let waiting = [(Sequence(20), Sequence(25)), (Sequence(30), Sequence(40))];
+        assert_eq!(active.parked[..], waiting);
+        active.unacked = Sequence(9);
+        active.unpark_unacked();
+        assert_eq!(active.train_next, Sequence(8), "nothing that is parked is waited for");
+    }
 
     /// One that served another peer is as new for the next. Every field is named, so that none is forgotten.
     #[test]

@@ -221,9 +221,12 @@ impl SendSide {
             let bytes = frame.load.bytes.min(self.load_now(peer, lost, paths).1.bytes).into();
             let fits = active.credit > 0 || self.fits(now, peer, paths, (frame.path, bytes, 0));
             if fits {
-                // A receiver that takes nothing out of order needs what was never sent before it.
-                let first = unsent(active).filter(|unsent| unsent.before(lost));
-                return Some(first.filter(|first| *first == active.unacked).unwrap_or(lost));
+                // A receiver that takes nothing out of order needs what was never sent before it, be its train parked.
+                let active = self.peers[peer].active.as_deref_mut()?;
+                active.unpark_unacked();
+                return Some(
+                    unsent(active).filter(|first| *first == active.unacked).unwrap_or(lost),
+                );
             }
             self.limit(now, peer, paths, (frame.path, bytes));
         }

@@ -212,8 +212,7 @@ impl Network {
             }
         }
         let (plugged, groups) = (vec![[true; 2]; wiring.cables.len()], Vec::new());
-        let damages = |rates: &crate::faults::Rates| rates.corrupt.0 > 0 || rates.truncate.0 > 0;
-        let damaged = setups.iter().any(|setup| setup.faults.all().any(damages));
+        let damaged = setups.iter().any(|setup| setup.faults.damages());
         network.rules = (wiring.relayed > 0).then(|| Rules::new(damaged));
         network.wires = Some(Wires { wiring, plugged, groups });
         network.regroup();

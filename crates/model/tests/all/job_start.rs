@@ -54,3 +54,34 @@ fn a_job_of_256_nodes_that_start_at_once_asks_nobody_but_whom_it_looks_for() {
     assert!(sent <= FRAMES_PER_PAIR_MAX * pairs, "{sent} frames for {pairs} messages");
     assert!(hellos.get() <= 2 * pairs, "{} hellos arrived for {pairs} messages", hellos.get());
 }
+
+/// Who is told nothing asks everyone, once for each node that it sends to, and for no other: 256 nodes that start at once and each send to
+/// eight, as in a job's tree, ask 2,048 times, and not for each of 65,280 pairs.
+#[test]
+fn nodes_without_hints_that_start_at_once_ask_everyone_once_for_each_that_they_send_to() {
+    let mut world = World::new(WorldSetup::lan(NODES, &Profile::DEFAULT));
+    let hellos = Rc::new(Cell::new(0u64));
+    let counted = hellos.clone();
+    world.network_mut().set_script(Some(Box::new(move |_, _, _, frame| {
+        let hello = Header::parse(frame).is_ok_and(|(header, _)| header.kind == Kind::Hello);
+        counted.set(counted.get() + u64::from(hello));
+        Some(Verdict::default())
+    })));
+    let mut messages = Vec::new();
+    for node in 0..NODES {
+        for bit in 0..8 {
+            let other = node ^ (1 << bit);
+            world.receive(node, Want { from: Some(other), ..Want::ANY }, 8);
+            messages.push(world.send(MessageSpec::plain(node, other, 8)));
+        }
+    }
+    world.run_until(Span::ms(2_000), |world| messages.iter().rev().all(|m| world.arrived(*m)));
+    assert!(messages.iter().all(|message| world.arrived(*message)), "{:?}", world.violation());
+    settle(&mut world);
+    let (sent, asked) = (world.network().totals().sent, messages.len() as u64);
+    // A broadcast arrives at all others; the other end of each pair asks back alone.
+    let broadcasts = hellos.get() / (NODES as u64 - 1);
+    println!("{NODES} nodes, {asked} messages: {sent} frames, {broadcasts} broadcasts or so");
+    assert!(sent <= FRAMES_PER_PAIR_MAX * asked, "{sent} frames for {asked} messages");
+    assert!(broadcasts <= asked + asked / 64, "{broadcasts} broadcasts for {asked} messages");
+}

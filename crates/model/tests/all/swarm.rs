@@ -287,3 +287,20 @@ fn a_control_frame_that_finds_no_room_is_not_left_behind() {
 fn news_of_what_was_done_while_other_news_was_on_its_way_is_explained() {
     passes(232_476_946_346, false);
 }
+
+/// A receiver that takes nothing out of order waits for the rest of a train that is parked, as its path has failed, and drops the blocks that
+/// another path brings: that rest leaves before them (`PATH-13`).
+#[test]
+fn what_a_receiver_in_order_waits_for_leaves_before_what_it_drops() {
+    for seed in [5_321, 5_027, 100_020] {
+        passes(seed, true);
+    }
+}
+
+/// Damage of a relay's head, which only Ethernet's check sequence finds, makes a path shorter until another frame comes by it.
+#[test]
+fn a_damaged_relays_head_explains_a_shorter_path() {
+    for seed in [100_196, 100_261, 100_326] {
+        passes(seed, true);
+    }
+}

@@ -244,6 +244,27 @@ fn every_pair_of_a_ring_is_verified() {
     assert_eq!((rows.len(), pairs.len()), (6, 6));
 }
 
+/// `PATH-10`: one way round takes frames of 9,000 bytes, the other of 1,500; opposite corners use both, at 1 % loss.
+#[test]
+fn every_pair_of_a_ring_of_two_mtus_is_verified() {
+    if !is_root() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let [topology, file] = ["mixed.lab", "results.json"].map(|name| directory.path().join(name));
+    let cables = [("a", "b", 9_000), ("b", "c", 9_000), ("c", "d", 1_500), ("d", "a", 1_500)];
+    let cables = cables.map(|(from, to, mtu)| format!("cable emp-{from} emp-{to} mtu {mtu}\n"));
+    let text = format!("host emp-a emp-b emp-c emp-d\n{}", cables.concat());
+    std::fs::write(&topology, text).unwrap();
+    let mut command = emp(&["bench", "verify", "--lab", "--link", "packet", "--seconds", "0.3"]);
+    command.args(["--loss", "0.01", "--seed", "5", "--topology"]).arg(&topology);
+    let printed = succeed(command.arg("--json").arg(&file));
+    assert!(printed.contains("verify: 6 pairs, "), "{printed}");
+    assert_eq!(printed.matches("every byte right, over").count(), 6, "{printed}");
+    let written: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    assert_eq!(written["results"].as_array().unwrap().len(), 6);
+}
+
 /// `emp route --trace` of a node on a host of a lab, as programs read it.
 fn traced(name: &str, node: &str) -> Vec<Value> {
     let route = [env!("CARGO_BIN_EXE_emp"), "route", node, "--trace", "--json"];

@@ -310,6 +310,7 @@ impl Firmware {
     /// Carries the sides' messages to each other until none is left.
     #[inline]
     pub(crate) fn relay(&mut self, now: Time) {
+        self.receive.send_ended();
         let (send, receive) = (&self.send, &self.receive);
         let any =
             !receive.to_send.is_empty() || !send.route_news.is_empty() || !send.replied.is_empty();

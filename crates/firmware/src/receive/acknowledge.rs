@@ -259,7 +259,8 @@ impl ReceiveSide {
     }
 
     /// It leaves: nothing is owed for what ended it.
-    pub(super) fn send_ended(&mut self) {
+    #[inline]
+    pub(crate) fn send_ended(&mut self) {
         if let Some(done) = self.acks.ended.take() {
             self.send_or_keep(done, false);
         }

@@ -75,10 +75,15 @@ impl ReceiveSide {
         };
         match verdict {
             Verdict::Taken => {}
+            // Nothing is owed for it. But puts behind it may have had their turn.
             Verdict::Dropped(counter) => {
+                self.send_ended();
                 return self.drop_frame(now, (peer, path), header, counter, cross);
             }
-            Verdict::NotReady(cause) => return self.refuse((peer, path), header, cause),
+            Verdict::NotReady(cause) => {
+                self.send_ended();
+                return self.refuse((peer, path), header, cause);
+            }
         }
         let entry = &mut self.peers[peer];
         let opens_gap = arrival == Arrival::Ahead && entry.received.opens_gap(header.sequence);

@@ -3,7 +3,7 @@
 use crate::common::{HALF, Pair, frames_of, give, ok};
 use emp_firmware::{
     CompletionMode, Counter, OpKind, Profile, PutDescriptor, RemoteRegion, Rights, Segment,
-    SegmentList, Selector, Span,
+    SegmentList, Selector, SendDescriptor, Span,
 };
 use emp_wire::{Header, Kind, NodeId};
 
@@ -188,4 +188,35 @@ fn a_peer_that_comes_back_is_not_told_of_what_another_posted() {
     }
     assert_eq!(dones, 0);
     assert!(looks(&mut pair, 1) == (1, 0) && pair.nodes[1].firmware.is_drained());
+}
+
+/// What stood before a put in the order is not taken, and so nothing is owed for it: the `done` of the put whose turn that makes it leaves all the
+/// same. (It once stayed until something else was owed, if that was to another peer for good.)
+#[test]
+fn it_leaves_where_nothing_is_owed_for_what_ended_it() {
+    let mut pair = exported(&Profile::DEFAULT);
+    // For an endpoint that is not open, and overtaken by the put.
+    let node = &mut pair.nodes[0];
+    let send = SendDescriptor {
+        to: NodeId(2),
+        endpoint: 0,
+        to_endpoint: 9,
+        match_bits: 1,
+        segments: SegmentList::one(Segment { address: 0, bytes: 200 }),
+        immediate: None,
+        synchronous: false,
+        completion: CompletionMode::Delivered,
+        context: 3,
+    };
+    node.firmware.post_send(pair.now, send, &mut node.memory).unwrap();
+    let late = frames_of(&mut pair, 0);
+    told(&mut pair);
+    for frame in late {
+        give(&mut pair, 1, &frame);
+    }
+    let said = said(&mut pair, 1).concat();
+    assert!(said.contains(&Kind::NotReady) && said.contains(&Kind::Done), "{said:?}");
+    pair.run(Span::ms(50));
+    assert_eq!(ok(&pair.nodes[0].done, OpKind::Put), 1, "the put ended");
+    assert_eq!(ok(&pair.nodes[1].done, OpKind::Notified), 1, "its target was told");
 }

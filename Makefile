@@ -10,7 +10,7 @@ BUILT ?= $(or $(CARGO_TARGET_DIR),target)/release
 TESTED ?= $(or $(CARGO_TARGET_DIR),target)/debug
 SEEDS ?= 0..2000
 
-.PHONY: all book demo test requirements test-mpi run-mpi test-mpi-empd test-mpi-full test-mpi-endurance test-libfabric test-fabtests test-cards fuzz fuzz-wire fuzz-service mutants loom bench sim lint install install-built uninstall deb test-packages test-dissector deps browser tshark wasm deps-mpi deps-packages deps-cards clean
+.PHONY: all book demo test requirements test-mpi run-mpi test-mpi-empd test-mpi-full test-mpi-endurance test-libfabric test-fabtests test-cards fuzz fuzz-wire fuzz-service mutants loom threads bench sim lint install install-built uninstall deb test-packages test-dissector deps browser tshark wasm deps-mpi deps-packages deps-cards clean
 
 all: export EMP_COMMIT ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null)
 all: deps
@@ -120,10 +120,21 @@ mutants: deps
 	command -v cargo-mutants >/dev/null || $(CARGO) install cargo-mutants --locked
 	tools/mutants $(dir $(BUILT))mutants $(MUTANTS_SHARD) $(MUTANTS)
 
-## Every order of memory accesses that the shared-memory ring allows, by loom. Its own target directory, because it is
-## another configuration of everything. About 15 s after the build.
+## Every order of memory accesses that the rings allow, and the words between two threads: who runs a piece of work, and what is owed to a
+## peer; by loom. Its own target directory, because it is another configuration of everything. About 20 s after the build.
 loom: deps
-	RUSTFLAGS="--cfg loom" $(CARGO) test --release --locked -p emp-rings --test shm_loom --test slots_loom --target-dir $(BUILT)/../loom
+	RUSTFLAGS="--cfg loom" $(CARGO) test --release --locked -p emp-rings --test shm_loom --test slots_loom --test pieces_loom --target-dir $(BUILT)/../loom
+	RUSTFLAGS="--cfg loom" $(CARGO) test --release --locked -p emp-firmware --lib --target-dir $(BUILT)/../loom -- orders
+
+## What two threads of a board do to memory that both can reach, by Miri and ThreadSanitizer. Needs nightly Rust with the components miri and rust-src
+## (rustup component add miri rust-src --toolchain nightly). Not part of `make test`: the standard library is built anew for it, which takes minutes.
+SANITIZED ?= $(shell rustc -vV | sed -n 's/^host: //p')
+threads: deps
+	MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test --locked -p emp-rings --lib --target-dir $(BUILT)/../miri -- slot_ring
+	MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test --locked -p emp-host --lib --target-dir $(BUILT)/../miri -- second::
+	RUSTFLAGS=-Zsanitizer=thread $(CARGO) +nightly test -Zbuild-std --target $(SANITIZED) --locked -p emp-rings --lib --target-dir $(BUILT)/../tsan -- slot_ring
+	RUSTFLAGS=-Zsanitizer=thread $(CARGO) +nightly test -Zbuild-std --target $(SANITIZED) --locked -p emp-firmware --test all --target-dir $(BUILT)/../tsan -- halves
+	RUSTFLAGS=-Zsanitizer=thread $(CARGO) +nightly test -Zbuild-std --target $(SANITIZED) --locked -p emp-host --lib --test delivered --target-dir $(BUILT)/../tsan -- second:: board
 
 lint: deps wasm
 	$(CARGO) fmt --all -- --check

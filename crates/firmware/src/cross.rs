@@ -1,7 +1,13 @@
 //! What the two sides say to each other. They share nothing else: on one processor these are plain calls, on two they
 //! are single-producer rings and a common area (I13, I15).
 
+#[cfg(not(loom))]
 use core::sync::atomic::{
+    AtomicU16, AtomicU32,
+    Ordering::{Acquire, Relaxed, Release},
+};
+#[cfg(loom)]
+use loom::sync::atomic::{
     AtomicU16, AtomicU32,
     Ordering::{Acquire, Relaxed, Release},
 };
@@ -377,7 +383,64 @@ impl Cross {
     }
 }
 
-#[cfg(test)]
+/// Every order in which the two sides may use their words, by loom (`make loom`).
+#[cfg(all(test, loom))]
+mod orders {
+    use std::vec::Vec;
+
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::*;
+
+    /// Frames come and are owed for, by these names' kinds, while frames leave: so many.
+    fn owed_and_paid(rides: &'static [bool], sent: usize) {
+        loom::model(move || {
+            let cell = Arc::new(AckCell::new(FirstNumbers::default()));
+            let sending = {
+                let cell = Arc::clone(&cell);
+                thread::spawn(move || {
+                    let left = (0..sent).map(|_| {
+                        let debt = cell.debt();
+                        // A frame is built with it, and leaves.
+                        let pays = cell.carry(debt, Time(1_000));
+                        (pays, debt.acknowledge())
+                    });
+                    left.collect::<Vec<_>>()
+                })
+            };
+            for (number, rides) in (1..).zip(rides) {
+                cell.owe(Sequence(number), *rides);
+            }
+            let left = sending.join().expect("it ends");
+            let last = Sequence(rides.len() as u32);
+            assert!(left.windows(2).all(|two| two[0].1.0 <= two[1].1.0), "never an older one");
+            let paid = left.iter().filter(|(pays, _)| *pays).count();
+            assert!(paid <= rides.iter().filter(|rides| **rides).count(), "each debt once");
+            if cell.is_carried() {
+                assert!(left.iter().any(|(pays, what)| *pays && *what == last), "{left:?}");
+            }
+            // Whoever sends next pays what is still owed, and then nothing is.
+            let owed = cell.is_owed();
+            assert_eq!(cell.carry(cell.debt(), Time(2_000)), owed);
+            assert!(!cell.is_owed() && cell.debt().acknowledge() == last);
+            assert_eq!(cell.is_carried(), rides.last() == Some(&true), "or it leaves by itself");
+        });
+    }
+
+    #[test]
+    fn what_is_owed_is_paid_once_and_by_a_frame_that_says_it() {
+        owed_and_paid(&[true, true, true], 2);
+    }
+
+    #[test]
+    fn what_leaves_by_itself_is_paid_by_no_frame() {
+        owed_and_paid(&[true, false], 2);
+        owed_and_paid(&[false, true], 2);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

@@ -29,7 +29,7 @@ mod receive;
 mod send;
 mod stage;
 mod tables;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;
 mod time;
 mod timers;

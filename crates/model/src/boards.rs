@@ -15,8 +15,8 @@ const CROSSES_IN: u64 = 20_000;
 /// Frames of a batch that crosses.
 const CROSSING_FRAMES: u64 = 32;
 
-/// Half of the nodes run in their callers' thread, as without this. A quarter has a thread of its own: posts wait for it, and it comes late.
-/// The others have the engine on one and the links' calls on another: frames cross in batches, late, and it is known how long each has
+/// A quarter of the nodes runs in its callers' thread, as without this. Another has its engine in halves. The third has a thread of its own: posts
+/// wait for it, and it comes late. The others have the engine on one and the links' calls on another: frames cross in batches, late, and it is known how long each has
 /// waited.
 pub(crate) fn draw(seed: u64, world: &mut WorldSetup, without: &Reduction) {
     let mut prng = Prng::new(seed ^ 0xb0a2_d5ee);
@@ -27,7 +27,13 @@ pub(crate) fn draw(seed: u64, world: &mut WorldSetup, without: &Reduction) {
             continue;
         }
         match kind {
-            0 | 1 => {}
+            0 => {}
+            1 if without.is_without(Part::Halves) => {}
+            1 => {
+                node.halves = true;
+                // Its frames come by way of a copy, one by one.
+                (node.card.trains, node.card.places) = (false, false);
+            }
             2 => {
                 node.pace.posts_at_once = false;
                 node.pace.late = Span(late);
@@ -44,6 +50,7 @@ pub(crate) fn draw(seed: u64, world: &mut WorldSetup, without: &Reduction) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::NodeSetup;
     use crate::swarm::{self, SwarmOptions};
 
     #[test]
@@ -51,14 +58,16 @@ mod tests {
         let of = |seed| {
             let (_, mut world, _) = swarm::draw(seed, &SwarmOptions::default());
             draw(seed, &mut world, &Reduction::default());
-            world.nodes.iter().map(|node| (node.card.stamps, node.pace.late)).collect::<Vec<_>>()
+            let board = |node: &NodeSetup| (node.card.stamps, node.pace.late, node.halves);
+            world.nodes.iter().map(board).collect::<Vec<_>>()
         };
         let worlds: Vec<_> = (0..60).map(of).collect();
         let mixed = worlds.iter().filter(|nodes| nodes.windows(2).any(|two| two[0] != two[1]));
         assert!(mixed.count() > 40);
-        let (all, crossing) =
-            (worlds.iter().flatten(), worlds.iter().flatten().filter(|node| node.0));
-        let (all, crossing) = (all.count(), crossing.count());
+        let all = worlds.iter().flatten().count();
+        let crossing = worlds.iter().flatten().filter(|node| node.0).count();
+        let halved = worlds.iter().flatten().filter(|node| node.2).count();
         assert!((all / 6..all / 2).contains(&crossing), "{crossing} of {all}");
+        assert!((all / 6..all / 2).contains(&halved), "{halved} of {all}");
     }
 }

@@ -34,6 +34,11 @@ fn train_length(ring: &VecDeque<Delivery>, most: usize) -> usize {
     frames
 }
 
+/// How long a frame has waited, if its card says so.
+pub(crate) fn waited(delivery: &Delivery, card: &Card, now: Time) -> Option<Span> {
+    Some(now.since(delivery.came)).filter(|waited| card.stamps && *waited >= STAMPED_MIN)
+}
+
 /// Hands up to `most` frames from the front of the ring to the firmware. Returns them: they are used up.
 pub fn hand_up(
     ring: &mut VecDeque<Delivery>,
@@ -48,10 +53,7 @@ pub fn hand_up(
     let mut taken = 0;
     // The kernel merges what is marked alike.
     firmware.set_marked(train.first().is_some_and(|first| first.marked));
-    let waited = |delivery: &Delivery| match card.stamps {
-        true => Some(now.since(delivery.came)).filter(|waited| *waited >= STAMPED_MIN),
-        false => None,
-    };
+    let waited = |delivery: &Delivery| waited(delivery, card, now);
     firmware.set_unseen(train.last().and_then(waited).unwrap_or_default());
     if card.places && firmware.expects_landing() {
         taken = place(&train, now, firmware, memory);

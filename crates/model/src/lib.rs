@@ -11,6 +11,7 @@ mod cabling;
 pub mod card;
 mod discovery;
 mod faults;
+mod halved;
 mod hard;
 mod history;
 mod host;

@@ -8,6 +8,7 @@ use emp_firmware::{
 };
 use emp_wire::{LinkAddress, NodeId};
 
+use crate::halved::{self, Way};
 use crate::inbox;
 use crate::memory::SimMemory;
 use crate::network::{Delivery, Network};
@@ -61,6 +62,8 @@ pub struct NodeSetup {
     pub shares_with: Option<usize>,
     /// The nodes that it is told of at its start, if it can't ask everyone. `None`: all.
     pub told_of: Option<Vec<usize>>,
+    /// Frames that came are taken by one half of its engine while the other sends.
+    pub halves: bool,
     /// First sequence number and first message number of all its streams: the same at all nodes of a world.
     pub first_numbers: (u32, u32),
 }
@@ -78,6 +81,7 @@ impl NodeSetup {
             card: Card::default(),
             shares_with: None,
             told_of: None,
+            halves: false,
             first_numbers: (0, 0),
         }
     }
@@ -140,6 +144,11 @@ fn slots(links: &[LinkInfo], frame: &[u8]) -> usize {
 /// Time that a card's transmit ring holds: 256 full frames at 10 Gb/s take about 300 µs.
 const EGRESS_MAX: Span = Span::us(300);
 
+/// The node's cards take more.
+pub(crate) fn has_room(network: &Network, index: usize, now: Time) -> bool {
+    network.egress_free(index).since(now) <= EGRESS_MAX
+}
+
 /// Batches that one turn may send: far beyond any window, so only an endless loop reaches it.
 const BATCHES_PER_TURN_MAX: usize = 10_000;
 
@@ -178,7 +187,7 @@ impl SimNode {
         post: impl FnOnce(&mut Firmware, &mut SimMemory, Option<Exit<'_>>) -> Result<Posted, PostError>,
     ) -> Result<OpId, PostError> {
         let Some(firmware) = &mut self.firmware else { return Err(PostError::Closing) };
-        let full = network.egress_free(index).since(now) > EGRESS_MAX;
+        let full = !has_room(network, index, now);
         if !self.setup.pace.posts_at_once || full || now < self.paused_until {
             return post(firmware, &mut self.memory, None).map(|posted| posted.op);
         }
@@ -388,8 +397,14 @@ impl SimNode {
         }
         let mut left = self.setup.pace.frames_per_turn;
         while left > 0 && !self.ring.is_empty() {
-            let (ring, card) = (&mut self.ring, &self.setup.card);
-            let taken = inbox::hand_up(ring, left, card, now, firmware, &mut self.memory);
+            let Self { ring, memory, outbox, prng, setup, .. } = self;
+            let card = &setup.card;
+            let taken = if setup.halves {
+                let way = Way { outbox, card, prng, network, index };
+                halved::turn(ring, left, now, firmware, memory, way)
+            } else {
+                inbox::hand_up(ring, left, card, now, firmware, memory)
+            };
             left -= taken.len();
             let slots = taken.iter().map(|delivery| slots(&self.setup.links, &delivery.frame));
             self.ring_slots -= slots.sum::<usize>();
@@ -401,11 +416,10 @@ impl SimNode {
         self.blocked_until = None;
         let mut ended = false;
         for _ in 0..BATCHES_PER_TURN_MAX {
-            let free = network.egress_free(index);
             // What follows a batch that was ended early is for another interface, which has a ring of its own.
-            if !ended && free.since(now) > EGRESS_MAX {
+            if !ended && !has_room(network, index, now) {
                 // Half of the ring drains before it is filled again.
-                self.blocked_until = Some(free - Span(EGRESS_MAX.0 / 2));
+                self.blocked_until = Some(network.egress_free(index) - Span(EGRESS_MAX.0 / 2));
                 break;
             }
             if !self.outbox.refill(now, firmware, &mut self.memory) {

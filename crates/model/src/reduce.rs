@@ -62,6 +62,8 @@ parts! {
     Cables = "cables",
     /// Turns come late, and with few frames.
     Boards = "boards",
+    /// Engines are in halves.
+    Halves = "halves",
     /// After the traffic most nodes are well and the others are not.
     Liveness = "liveness",
 }

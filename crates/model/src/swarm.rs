@@ -134,6 +134,7 @@ pub fn draw(seed: u64, options: &SwarmOptions) -> (Temper, WorldSetup, Prng) {
                 card: Card::default(),
                 shares_with: None,
                 told_of: None,
+                halves: false,
                 first_numbers: (0, 0),
             }
         })

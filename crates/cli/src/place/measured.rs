@@ -18,7 +18,16 @@ use crate::progress::Progress;
 use super::lengths::{LARGE, MTU, SMALL};
 
 /// Schemes of which there is a board, and its name.
-const BOARDS: [(&str, &str); 2] = [("base", "inline"), ("io", "split:io")];
+const BOARDS: [(&str, &str); 5] = [
+    ("base", "inline"),
+    ("io", "split:io"),
+    ("SO", "split:SO"),
+    ("DSR", "split:DSR"),
+    (DYNAMIC, "split:dynamic"),
+];
+
+/// The scheme that is no table: either processor takes what comes next.
+pub const DYNAMIC: &str = "dynamic";
 
 /// Time for each board at each pattern, in slices of which the median counts.
 const EFFORT: Effort = Effort { slice: Duration::from_millis(25), runs: 11 };

@@ -1,20 +1,20 @@
 //! A second processor: a thread that runs what it is given, one piece of work at a time, while who gave it does something else. Between the
-//! two are a ring of slots, by which work is given, and words: which piece was begun, and which is done.
+//! two are a ring of slots, by which work is given, and words: which piece was begun, and which is done ([`Pieces`]).
 //!
 //! # Invariant
 //!
-//! A piece of work is a closure on the stack of [`Second::beside`]. Whoever moves the word `begun` on to its number runs it, so one thread does, once.
+//! A piece of work is a closure on the stack of [`Second::beside`]. Whoever begins its number runs it, so one thread does, once.
 //! `beside` neither returns nor unwinds before the piece is done, or has been begun by `beside` itself; so what it borrows outlives it. The
 //! thread looks at a piece's closure only after it has begun it: one that was taken back is a number to it.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use emp_rings::{SlotConsumer, SlotProducer, slot_ring};
+use emp_rings::{Pieces, SlotConsumer, SlotProducer, Worked, slot_ring};
 
 use crate::machine::{processors, signals};
 
@@ -43,29 +43,19 @@ impl Default for Work {
 
 #[derive(Default)]
 struct Words {
-    /// The last piece that somebody has begun.
-    begun: AtomicU64,
-    /// The last that the thread has done.
-    done: AtomicU64,
+    pieces: Pieces,
+    /// What the thread has worked, and who gives it work has waited for it.
+    worked: Arc<Worked>,
+    waits: Worked,
     /// Work has panicked.
     broken: AtomicBool,
     stop: AtomicBool,
 }
 
 impl Words {
-    /// True for one who asks: it is theirs to run.
-    fn begin(&self, number: u64) -> bool {
-        let before = number - 1;
-        self.begun.compare_exchange(before, number, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-    }
-
-    fn is_done(&self, number: u64) -> bool {
-        self.done.load(Ordering::Acquire) == number
-    }
-
     fn wait(&self, number: u64) {
         let mut looks = 0;
-        while !self.is_done(number) {
+        while !self.pieces.is_done(number) {
             pause(&mut looks);
         }
     }
@@ -101,7 +91,7 @@ struct Given<'a> {
 impl Drop for Given<'_> {
     fn drop(&mut self) {
         // Unwinding: nobody is to run it any more, or it was run.
-        if !self.over && !self.words.begin(self.number) {
+        if !self.over && !self.words.pieces.begin(self.number) {
             self.words.wait(self.number);
         }
     }
@@ -166,15 +156,27 @@ impl Second {
             self.wake();
         }
         mine();
-        if either && given.words.begin(number) {
+        if either && given.words.pieces.begin(number) {
             given.over = true;
             // SAFETY: a pointer to what is above, and this thread is the one that has begun it (module invariant).
             unsafe { run::<F>(work.of) };
             return;
         }
-        given.words.wait(number);
+        if !given.words.pieces.is_done(number) {
+            given.words.waits.during(|| given.words.wait(number));
+        }
         given.over = true;
         assert!(!given.words.broken.load(Ordering::Acquire), "work on the second thread panicked");
+    }
+
+    /// What the thread has worked.
+    pub(crate) fn worked(&self) -> Arc<Worked> {
+        Arc::clone(&self.words.worked)
+    }
+
+    /// What was waited for it.
+    pub(crate) fn waits(&self) -> &Worked {
+        &self.words.waits
     }
 
     fn wake(&self) {
@@ -214,15 +216,16 @@ fn serve(mut given: SlotConsumer<Work>, words: &Words, look_for: Option<Duration
             continue;
         };
         idle_since = None;
-        if !words.begin(work.number) {
+        if !words.pieces.begin(work.number) {
             continue;
         }
         // SAFETY: this thread has begun it, so it is valid and nobody else's (module invariant).
-        let ran = catch_unwind(AssertUnwindSafe(|| unsafe { (work.run)(work.of) }));
+        let run = || catch_unwind(AssertUnwindSafe(|| unsafe { (work.run)(work.of) }));
+        let ran = words.worked.during(run);
         if ran.is_err() {
             words.broken.store(true, Ordering::Release);
         }
-        words.done.store(work.number, Ordering::Release);
+        words.pieces.finish(work.number);
     }
 }
 

@@ -17,6 +17,11 @@
 //! All of it is read and written with the node's lock held and at no other time. So is what [`crate::Region::read`] and
 //! [`crate::Region::write`] copy, and that is why they and the firmware may use the same bytes.
 //!
+//! Where the engine is in halves (`crate::turn::halves`) two threads use it under that one lock, one the memory of what is sent, which it reads,
+//! and one that of what is received, which it writes, each by a value of this type. No byte is part of both: a buffer of the safe API is one
+//! request's, and what a sender may share (`Arc`, `&'static`) nobody can receive into; of the raw API the caller has promised it; and as long as
+//! a region is exported, which others read and write, the engine is not taken in halves.
+//!
 //! The firmware itself (safe code) only ever cuts pieces out of posted segments ([`Segment::part`]), and the outgoing
 //! stage lets go of a frame that names a segment before it lets go of the completion ([`crate::outgoing`]).
 
@@ -139,7 +144,7 @@ impl HostMemory for ProcessMemory {
         }
         if from.bytes != 0 {
             // SAFETY: the segment is valid for reads (module invariant) and as long as `into`, which was just checked.
-            // `copy` and not `copy_nonoverlapping`: a raw caller may send from memory that it also receives into.
+            // `copy` and not `copy_nonoverlapping`: a region's owner may put from it into itself.
             unsafe { std::ptr::copy(pointer(from), into.as_mut_ptr(), into.len()) };
         }
         Ok(())
@@ -189,7 +194,7 @@ impl HostMemory for ProcessMemory {
             return Err(MemoryFault);
         }
         // SAFETY: the segment is valid for reads (module invariant); the slice lives for this call only, in which
-        // nothing is written: `&self` excludes `write`, and senders leave a buffer in flight alone.
+        // nothing of it is written: `&self` excludes `write`, the other half's memory is other memory, and senders leave a buffer in flight alone.
         sum.update(unsafe { bytes(of) });
         Ok(())
     }

@@ -9,7 +9,7 @@ use emp_link::service::protocol::{Engine as Wanted, NAME_LINE_BYTES};
 use emp_link::service::{ask_engine, socket_path};
 use emp_wire::{Epoch, NodeId};
 
-use crate::boards::seat::{Engine, Parts, Seat};
+use crate::boards::seat::{Beside, Engine, Parts, Seat};
 use crate::daemon::Interface;
 use crate::daemon::remote::Remote;
 use crate::links::capture;
@@ -100,9 +100,9 @@ impl NodeBuilder {
         // SAFETY: what is posted comes by `Seat::post` and its kin, which ask their callers for what the module's invariant asks for.
         let memory = unsafe { ProcessMemory::new(Vec::new()) };
         let engine = Engine::Away(Box::new(remote), profile.completions_max());
-        let (links, shown, joining, halved) = (Vec::new(), None, None, None);
+        let (links, shown, joining, beside) = (Vec::new(), None, None, Beside::default());
         let parts =
-            Parts { engine, links, memory, journal, news, collections, shown, joining, halved };
+            Parts { engine, links, memory, journal, news, collections, shown, joining, beside };
         let seat = Seat::compose(parts, self.board, self.wait_mode)
             .map_err(|(what, source)| BuildError::System { what, source })?;
         let (linger, path_costs) = (self.linger, None);

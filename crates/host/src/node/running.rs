@@ -12,6 +12,7 @@ use crate::links::choice::Choice;
 use crate::links::costs::PathCosts;
 use crate::told::counters::HostCounters;
 use crate::told::directory::Peer;
+use crate::turn::work::WorkTime;
 
 /// A running firmware with its links. Cheap to clone; all clones are the same node.
 ///
@@ -91,6 +92,17 @@ impl Node {
     /// What the host has counted.
     pub fn host_counters(&self) -> HostCounters {
         self.inner.seat.host_counters()
+    }
+
+    /// Has the CPU time counted from now on that the node's threads work. For measurements: it costs each turn a system call.
+    pub fn count_work(&self) {
+        self.inner.seat.count_work();
+    }
+
+    /// CPU time that the node's threads have worked since [`count_work`](Self::count_work), and not looked for work: what a thread that spins
+    /// has to do. Zero on the board `daemon`.
+    pub fn worked(&self) -> WorkTime {
+        self.inner.seat.worked()
     }
 
     /// What each link can do, in the order of their [`LinkIndex`].

@@ -8,7 +8,7 @@ use emp_firmware::{Config, Firmware, Integrity, LinkInfo, Profile};
 use emp_link::{Capabilities, CaptureFile, FaultPlan, Link, LinkThread, PeerMemory};
 use emp_wire::{Epoch, NodeId};
 
-use crate::boards::seat::{Deck, Engine, Halved, Parts, Placed, Seat};
+use crate::boards::seat::{Beside, Deck, Engine, Halved, Parts, Placed, Seat};
 use crate::choices::{Board, Collections, Scheme, StateFile, WaitMode};
 use crate::links::apart::{self, Apart};
 use crate::links::capture;
@@ -380,8 +380,8 @@ impl NodeBuilder {
             Box::new(AutoNewcomers { auto, node: id, relays: self.relay })
         });
         let newcomers = self.newcomers.or(auto);
+        let beside = beside(self.board, self.wait_mode, &peers, &apart)?;
         let joining = newcomers.and_then(|new| Joining::new(new, description, &mut links, apart));
-        let halved = halved(self.board, self.wait_mode, &peers)?;
         // SAFETY: every segment that the firmware will see comes from posts (`Seat::post` and its kin),
         // which ask their callers for what the module's invariant asks for, or from an exported region, which keeps it.
         let memory = unsafe { ProcessMemory::new(peers) };
@@ -396,7 +396,7 @@ impl NodeBuilder {
         let shown = Shown::new(self.state, &identity, &mut journal);
         let (engine, collections) = (Engine::Here(Box::new(firmware)), self.collections);
         let parts =
-            Parts { engine, links, memory, journal, news, collections, shown, joining, halved };
+            Parts { engine, links, memory, journal, news, collections, shown, joining, beside };
         let seat = Seat::compose(parts, self.board, self.wait_mode)
             .map_err(|(what, source)| BuildError::System { what, source })?;
         let node = NodeInner {
@@ -424,15 +424,17 @@ fn thread_of(board: Board, wait_mode: WaitMode) -> Result<Option<Arc<LinkThread>
     }
 }
 
-/// What a board has whose engine is in halves.
-fn halved(
+/// What a board has beside the thread of its callers.
+fn beside(
     board: Board,
     wait_mode: WaitMode,
     peers: &[Option<Arc<PeerMemory>>],
-) -> Result<Option<Box<Halved>>, BuildError> {
-    let Board::Split { scheme, cpu } = board else { return Ok(None) };
+    apart: &Apart,
+) -> Result<Beside, BuildError> {
+    let links = Beside { halved: None, worked: apart.thread.as_ref().map(|one| one.worked()) };
+    let Board::Split { scheme, cpu } = board else { return Ok(links) };
     let placed = match scheme {
-        Scheme::Io => return Ok(None),
+        Scheme::Io => return Ok(links),
         Scheme::SendOnly => Placed::Sending,
         Scheme::Dedicated => Placed::Receiving,
         Scheme::Dynamic => Placed::Either,
@@ -441,7 +443,9 @@ fn halved(
         .map_err(system_error("starting a second thread"))?;
     // SAFETY: the segments that it will see are those that the firmware's own memory sees, of which `start` says why they are valid.
     let source = unsafe { ProcessMemory::new(peers.to_vec()) };
-    Ok(Some(Box::new(Halved { second, placed, source, deck: Deck::default() })))
+    let worked = Some(second.worked());
+    let halved = Some(Box::new(Halved { second, placed, source, deck: Deck::default() }));
+    Ok(Beside { halved, worked })
 }
 
 /// Says what was chosen last.

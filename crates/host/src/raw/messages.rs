@@ -32,6 +32,11 @@ impl Endpoint {
     /// (`expose_provenance`) to as many readable bytes as it says. They stay readable and
     /// are not written until the completion was returned by `poll_completions` or `wait_completions`, or
     /// [`Node::close`](crate::Node::close) has returned. Dropping the endpoint does not end a send.
+    ///
+    /// Written they are also by what is received: no byte of them may be part of a receive or a get that is under way at the same time. On one
+    /// thread such a message would hold what was there before or after; on a board whose engine is in halves (`split:SO`, `split:DSR`,
+    /// `split:dynamic`) one thread may read while the other writes, which is undefined behaviour. The safe API cannot be used so: its requests own
+    /// their buffers.
     pub unsafe fn post_send_raw(&self, send: SendDescriptor) -> Result<RawOp, PostError> {
         // SAFETY: as the caller promises.
         unsafe { self.post_send_raw_with(send, false) }
@@ -113,7 +118,7 @@ impl Endpoint {
     /// # Safety
     ///
     /// Each segment's address is a pointer of this process with exposed provenance to as many writable bytes as it says.
-    /// They stay so and are not accessed otherwise until the completion was returned by `poll_completions` or
+    /// They stay so and are not accessed otherwise, by other operations neither ([`post_send_raw`](Self::post_send_raw)), until the completion was returned by `poll_completions` or
     /// `wait_completions`, or the endpoint was dropped (all clones), or [`Node::close`](crate::Node::close) has
     /// returned.
     pub unsafe fn post_receive_raw(

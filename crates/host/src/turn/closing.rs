@@ -1,6 +1,6 @@
 //! The end of a node's core: what is cut short, and what was counted.
 
-use emp_firmware::{Counter, OpKind};
+use emp_firmware::{Counter, OpKind, Status, Time};
 
 use crate::told::counters::{counters_line, link_line};
 use crate::told::journal::Level;
@@ -25,6 +25,29 @@ impl Left {
 }
 
 impl Core {
+    /// Says goodbye and ends the firmware. Everything in flight ends with [`Status::EndpointClosed`].
+    pub(crate) fn close(&mut self, now: Time) {
+        self.catch_up(now);
+        let Some(firmware) = &mut self.firmware else { return self.close_away() };
+        firmware.close(now);
+        self.transmit(now);
+        self.hear_links_out();
+        self.outgoing.forget();
+        self.drain();
+        self.last_counters = self.counters();
+        self.firmware = None;
+        self.shown = None;
+        self.end_all();
+    }
+
+    /// No firmware is left: all that is under way ends, and so do all waits.
+    pub(super) fn end_all(&mut self) {
+        for completion in self.requests.in_flight(Status::EndpointClosed) {
+            self.complete(completion);
+        }
+        self.sleepers.everyone();
+    }
+
     /// Operations under way whose end somebody waits for, or was promised.
     fn unfinished(&self) -> usize {
         let kinds = [OpKind::Send, OpKind::Put, OpKind::Get, OpKind::Atomic];

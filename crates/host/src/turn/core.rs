@@ -9,9 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use emp_firmware::{
-    Completion, Counters, Firmware, LinkIndex, NodeEvent, ProbeInfo, Selector, Span, Status, Time,
+    Completion, Counters, Firmware, LinkIndex, NodeEvent, ProbeInfo, Selector, Span, Time,
 };
 use emp_link::Link;
+use emp_rings::Worked;
 use emp_wire::{LinkAddress, NodeId};
 
 use crate::choices::{Collections, WaitMode};
@@ -34,7 +35,8 @@ use crate::told::journal::Journal;
 use crate::told::losses::Losses;
 use crate::told::news::News;
 use crate::told::shown::{self, Shown};
-use crate::turn::deck::Halved;
+use crate::turn::deck::{Beside, Halved};
+use crate::turn::work::Work;
 
 /// Batches sent in one turn before links are looked at again: with the shortest parts of a train, 12 frames, more than one
 /// peer's window.
@@ -64,7 +66,7 @@ pub(crate) struct Parts {
     pub(crate) collections: Collections,
     pub(crate) shown: Option<Box<Shown>>,
     pub(crate) joining: Option<Joining>,
-    pub(crate) halved: Option<Box<Halved>>,
+    pub(crate) beside: Beside,
 }
 
 /// Everything that the lock of a node protects.
@@ -124,6 +126,10 @@ pub(crate) struct Core {
     pub(super) joining: Option<Box<Joining>>,
     /// What it takes to make turns on two threads.
     pub(super) halved: Option<Box<Halved>>,
+    /// What the board's other thread counts of its work.
+    pub(super) other_worked: Option<Arc<Worked>>,
+    /// What is counted of the threads' work, if that is asked for.
+    pub(super) work: Option<Box<Work>>,
     /// What was lost and nobody was told of.
     pub(crate) losses: Losses,
     /// The counters of a closed node.
@@ -132,7 +138,7 @@ pub(crate) struct Core {
 
 impl Core {
     pub(crate) fn new(parts: Parts, wait_mode: WaitMode) -> Self {
-        let Parts { engine, links, memory, journal, news, collections, shown, joining, halved } =
+        let Parts { engine, links, memory, journal, news, collections, shown, joining, beside } =
             parts;
         let (firmware, away, completions_max) = match engine {
             Engine::Here(firmware) => {
@@ -177,7 +183,9 @@ impl Core {
             collections,
             shown,
             joining: joining.map(Box::new),
-            halved,
+            halved: beside.halved,
+            other_worked: beside.worked,
+            work: None,
             losses: Losses::default(),
             last_counters: Counters::default(),
         }
@@ -190,9 +198,9 @@ impl Core {
         clock::now()
     }
 
-    /// One turn: everything that can be done now, in the order of a message's way. True if anything was.
+    /// As [`turn`](Self::turn), uncounted.
     #[inline]
-    pub(crate) fn turn(&mut self, now: Time) -> bool {
+    pub(super) fn make_turn(&mut self, now: Time) -> bool {
         self.posts_since_turn = 0;
         self.last_turn = now;
         let received = self.receive(now);
@@ -271,7 +279,7 @@ impl Core {
 
     /// Does what the firmware has put off. True if there was anything.
     #[inline]
-    fn catch_up(&mut self, now: Time) -> bool {
+    pub(super) fn catch_up(&mut self, now: Time) -> bool {
         let done = self.firmware.as_mut().is_some_and(|firmware| firmware.catch_up(now));
         self.timer_moved |= done;
         done
@@ -482,28 +490,5 @@ impl Core {
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
         self.firmware.is_none() && self.away.as_ref().is_none_or(|away| away.is_over())
-    }
-
-    /// Says goodbye and ends the firmware. Everything in flight ends with [`Status::EndpointClosed`].
-    pub(crate) fn close(&mut self, now: Time) {
-        self.catch_up(now);
-        let Some(firmware) = &mut self.firmware else { return self.close_away() };
-        firmware.close(now);
-        self.transmit(now);
-        self.hear_links_out();
-        self.outgoing.forget();
-        self.drain();
-        self.last_counters = self.counters();
-        self.firmware = None;
-        self.shown = None;
-        self.end_all();
-    }
-
-    /// No firmware is left: all that is under way ends, and so do all waits.
-    pub(super) fn end_all(&mut self) {
-        for completion in self.requests.in_flight(Status::EndpointClosed) {
-            self.complete(completion);
-        }
-        self.sleepers.everyone();
     }
 }

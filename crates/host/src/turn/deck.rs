@@ -1,7 +1,10 @@
 //! What a core on two threads has beside the others, and the frames that came in one turn, which one of the threads takes.
 
+use std::sync::Arc;
+
 use emp_firmware::{Firmware, LinkIndex, ReceiveHalf, Span, Time};
 use emp_link::{FrameSink, LinkAddress};
+use emp_rings::Worked;
 
 use crate::links::incoming::Incoming;
 use crate::machine::second::Second;
@@ -25,6 +28,14 @@ pub(crate) struct Halved {
     /// The memory of messages that are sent, as the half has it that sends.
     pub(crate) source: ProcessMemory,
     pub(crate) deck: Deck,
+}
+
+/// What a board has beside the thread of its callers.
+#[derive(Default)]
+pub(crate) struct Beside {
+    pub(crate) halved: Option<Box<Halved>>,
+    /// What its other thread counts of its work.
+    pub(crate) worked: Option<Arc<Worked>>,
 }
 
 /// Frames that came in one turn.

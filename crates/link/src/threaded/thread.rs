@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use emp_rings::{SlotConsumer, SlotProducer, slot_ring};
+use emp_rings::{SlotConsumer, SlotProducer, Worked, cpu_nanoseconds, slot_ring};
 
 use super::served::Served;
 use crate::service::yields::Yields;
@@ -29,6 +29,8 @@ struct Signs {
     bell: OwnedFd,
     stop: AtomicBool,
     ended: AtomicBool,
+    /// What the thread has worked.
+    worked: Arc<Worked>,
 }
 
 /// A thread that makes the calls of the links it was given, as long as any of them is there.
@@ -63,7 +65,7 @@ impl LinkThread {
         let bell = system::event()?;
         let any = system::any_of([bell.as_fd()])?;
         let (stop, ended) = (AtomicBool::new(false), AtomicBool::new(false));
-        let signs = Arc::new(Signs { bell, stop, ended });
+        let signs = Arc::new(Signs { bell, stop, ended, worked: Arc::default() });
         let (producer, newcomers) = slot_ring(NEWCOMERS);
         let work =
             LinkWork { signs: Arc::clone(&signs), newcomers, served: Vec::new(), any, look_for };
@@ -74,6 +76,11 @@ impl LinkThread {
             thread: Mutex::new(Some(thread)),
             process: std::process::id(),
         }))
+    }
+
+    /// What it has worked: its turns in which anything moved.
+    pub fn worked(&self) -> Arc<Worked> {
+        Arc::clone(&self.signs.worked)
     }
 
     /// Has it serve a link.
@@ -119,6 +126,16 @@ impl Drop for LinkThread {
     }
 }
 
+/// A turn is over, at which something moved or not; `last` is the CPU time at the end of the one before.
+#[cold]
+fn note_turn(last: &mut Option<u64>, moved: bool, worked: &Worked) {
+    let now = cpu_nanoseconds();
+    let before = last.replace(now);
+    if let Some(before) = before.filter(|_| moved) {
+        worked.add(now.saturating_sub(before));
+    }
+}
+
 impl LinkWork {
     /// Works until the [`LinkThread`] is dropped.
     pub fn run(mut self) {
@@ -133,6 +150,7 @@ impl LinkWork {
         let start = Instant::now();
         let (mut busy_at, mut yielded) = (start, start);
         let mut others = Yields::new();
+        let mut turned = None;
         while !self.signs.stop.load(Ordering::Acquire) {
             let now = Instant::now();
             let mut moved = self.welcome();
@@ -140,6 +158,9 @@ impl LinkWork {
                 moved |= served.turn(now);
             }
             self.served.retain(|served| !served.is_closed());
+            if self.signs.worked.is_counting() {
+                note_turn(&mut turned, moved, &self.signs.worked);
+            }
             let lost = others.is_lost(now - start);
             if moved {
                 busy_at = now;

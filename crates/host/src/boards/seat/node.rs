@@ -18,6 +18,7 @@ use crate::flying::sleepers::Interest;
 use crate::machine::clock;
 use crate::told::counters::HostCounters;
 use crate::told::directory::{Directory, Peer};
+use crate::turn::work::WorkTime;
 
 /// How long an answer is waited for before the question is repeated, at first; it doubles each time. Round trips on a LAN
 /// are far shorter, so a repetition means that the question was lost or nobody is there yet.
@@ -122,6 +123,16 @@ impl Seat {
             yields: core.wait_times.yields,
             sleeps: core.wait_times.sleeps,
         }
+    }
+
+    /// Counts from now on what the node's threads work.
+    pub(crate) fn count_work(&self) {
+        self.lock().count_work();
+    }
+
+    /// What they have worked since.
+    pub(crate) fn worked(&self) -> WorkTime {
+        self.lock().worked()
     }
 
     /// What each link has counted.

@@ -1,0 +1,81 @@
+//! A turn of an engine in halves, as the boards `split:SO`, `split:DSR` and `split:dynamic` make them: frames that came are taken by one half
+//! while the other sends. Two threads would do that at once; here they take turns, and which is the quicker one is drawn.
+
+use std::collections::VecDeque;
+
+use emp_firmware::{Firmware, SendHalf, Time};
+
+use crate::inbox;
+use crate::memory::SimMemory;
+use crate::network::{Delivery, Network};
+use crate::node::has_room;
+use crate::outbox::{Card, Outbox};
+use crate::prng::Prng;
+
+/// What a node has that sends.
+pub(crate) struct Way<'a> {
+    pub(crate) outbox: &'a mut Outbox,
+    pub(crate) card: &'a Card,
+    pub(crate) prng: &'a mut Prng,
+    pub(crate) network: &'a mut Network,
+    /// The node's index.
+    pub(crate) index: usize,
+}
+
+impl Way<'_> {
+    /// One batch of what there is to send. False: there is none, or it did not leave whole.
+    fn send(&mut self, half: &mut SendHalf<'_>, now: Time, memory: &SimMemory) -> bool {
+        if !has_room(self.network, self.index, now) {
+            return false;
+        }
+        if self.outbox.is_done() {
+            let Some(batch) = self.outbox.growing().filter(|_| half.has_transmit()) else {
+                return false;
+            };
+            half.poll_transmit(now, memory, batch);
+            self.outbox.grown();
+        }
+        !self.outbox.is_done()
+            && self.outbox.offer(self.card, self.prng, memory, (self.index, now), self.network)
+    }
+}
+
+/// Takes up to `most` frames from the front of the ring, and sends meanwhile. Returns them: they are used up.
+pub(crate) fn turn(
+    ring: &mut VecDeque<Delivery>,
+    most: usize,
+    now: Time,
+    firmware: &mut Firmware,
+    memory: &mut SimMemory,
+    mut way: Way<'_>,
+) -> Vec<Delivery> {
+    let came: Vec<Delivery> = ring.drain(..most.min(ring.len())).collect();
+    let mut next = (0, 0);
+    if let Some((mut sends, mut takes)) = firmware.halves(now) {
+        // How many batches leave for each frame that is taken: none or all before the first at the ends.
+        let quick = *way.prng.pick(&[0, 20, 60, 95]);
+        let is_dynamic = sends.has_transmit();
+        for (index, delivery) in came.iter().enumerate() {
+            while is_dynamic && way.prng.percent(quick) && way.send(&mut sends, now, memory) {}
+            let Delivery { link, from, frame, marked, .. } = delivery;
+            takes.set_came(inbox::waited(delivery, way.card, now).unwrap_or_default(), *marked);
+            next = match takes.handle_frame(now, *link, from, frame, memory) {
+                Ok(()) => (index + 1, 0),
+                Err(byte) => (index, byte),
+            };
+            if next.0 == index {
+                break;
+            }
+        }
+        while is_dynamic && way.prng.percent(60) && way.send(&mut sends, now, memory) {}
+        firmware.join();
+    }
+    for delivery in &came[next.0..] {
+        let Delivery { link, from, frame, marked, .. } = delivery;
+        firmware.set_unseen(inbox::waited(delivery, way.card, now).unwrap_or_default());
+        firmware.set_marked(*marked);
+        let rest = &frame[std::mem::take(&mut next.1)..];
+        firmware.handle_frame(now, *link, *from, rest, memory);
+    }
+    came
+}

@@ -84,6 +84,8 @@ fn stages_are_shown_beside_the_papers_and_written() {
     let names = written["names"].as_array().unwrap();
     assert_eq!(names.len(), costs[0]["stages"].as_array().unwrap().len());
     assert_eq!(written["paper_us"][0], 5.25);
+    assert!(printed.contains("from one core to another"), "{printed}");
+    assert!(written["crossing_ns"].as_f64().unwrap() > 0.0);
     assert!(costs[0]["stages"][0]["ns"].as_f64().unwrap() > 0.0);
     assert!((costs[0]["stages"][0]["calls"].as_f64().unwrap() - 1.0).abs() < 1e-9);
 }

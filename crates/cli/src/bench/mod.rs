@@ -46,6 +46,7 @@ pub use pair::{MTU_DEFAULT, Pair};
 pub use pattern::{Work, measure_sizes};
 pub use results::write_json;
 pub use session::Session;
+pub use stages::crossing::measure as measure_crossing;
 pub use stages::{Costs as StageCosts, measure as measure_stages};
 pub use subject::Named;
 pub use verified::outcome as verify_outcome;

@@ -1,13 +1,12 @@
-//! What of a machine matters beside the stages: the calls of a link, and how soon one core sees what another wrote.
+//! What of a machine matters beside the stages: the calls of a link.
 
 use std::net::UdpSocket;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
 use super::predict::Machine;
+use crate::bench::measure_crossing;
 
 /// Calls of each kind that are timed together.
 const CALLS: u32 = 200;
@@ -15,15 +14,9 @@ const CALLS: u32 = 200;
 /// Times that is done, of which the median counts.
 const SLICES: usize = 25;
 
-/// Crossings there and back that are timed.
-const CROSSINGS: u64 = 20_000;
-
-/// Longest time for them: two threads on one core would need each other's time slices for every one.
-const CROSSINGS_LIMIT: Duration = Duration::from_secs(2);
-
 /// Measures this machine.
 pub fn measure() -> anyhow::Result<Machine> {
-    Ok(Machine { calls: calls()?, crossing: crossing() })
+    Ok(Machine { calls: calls()?, crossing: measure_crossing() })
 }
 
 /// Nanoseconds of sending and of receiving a small datagram over loopback. What is sent there is also received within the call, so that
@@ -53,34 +46,4 @@ fn calls() -> anyhow::Result<[f64; 2]> {
         all.sort_by(f64::total_cmp);
         all[SLICES / 2]
     }))
-}
-
-/// Nanoseconds until another core has seen a word: half of there and back between two threads.
-fn crossing() -> f64 {
-    let (word, over) = (AtomicU64::new(0), AtomicBool::new(false));
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut wanted = 1;
-            while !over.load(Ordering::Relaxed) {
-                if word.load(Ordering::Acquire) == wanted {
-                    word.store(wanted + 1, Ordering::Release);
-                    wanted += 2;
-                } else {
-                    std::hint::spin_loop();
-                }
-            }
-        });
-        let start = Instant::now();
-        let mut done = 0;
-        while done < CROSSINGS && start.elapsed() < CROSSINGS_LIMIT {
-            word.store(2 * done + 1, Ordering::Release);
-            while word.load(Ordering::Acquire) != 2 * done + 2 && start.elapsed() < CROSSINGS_LIMIT
-            {
-                std::hint::spin_loop();
-            }
-            done += 1;
-        }
-        over.store(true, Ordering::Relaxed);
-        start.elapsed().as_nanos() as f64 / (2 * done.max(1)) as f64
-    })
 }

@@ -1,5 +1,6 @@
 //! `emp bench stages`: the multi-CPU paper's Table 1 (I9) for this machine.
 
+pub mod crossing;
 mod engines;
 mod timed;
 
@@ -19,7 +20,7 @@ use crate::sizes;
 /// What each stage of a message's way takes here: the multi-CPU paper's Table 1 for this machine, beside the paper's.
 ///
 /// Two engines in one thread hand each other frames through memory, so that caches are warm and no link has a part in it. The clock
-/// is read where stages begin and end, and what that takes is subtracted.
+/// is read where stages begin and end, and what that takes is subtracted. Below it is what a crossing between two cores takes.
 #[derive(clap::Args)]
 pub struct Args {
     /// Protocol parameters: default, emp2001, openmx, vmmc2.
@@ -81,6 +82,7 @@ struct Written<'a> {
     profile: &'a str,
     mtu: usize,
     clock_ns: f64,
+    crossing_ns: f64,
     names: [&'static str; Stage::ALL.len()],
     paper_us: [Option<f64>; Stage::ALL.len()],
     costs: &'a [Costs],
@@ -144,13 +146,19 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     check_writable(&args.json)?;
     let costs = sizes.iter().map(|bytes| measure(profile, args.mtu, *bytes, args.messages));
     let costs = costs.collect::<anyhow::Result<Vec<_>>>()?;
+    let crossing_ns = crossing::measure();
     if let Some(path) = &args.json {
         let names = Stage::ALL.map(Stage::name);
         let (profile, mtu, clock_ns) = (profile.name, args.mtu, timed::clock_ns());
         let paper_us = PAPER_US;
-        write_json(path, &Written { profile, mtu, clock_ns, names, paper_us, costs: &costs })?;
+        let costs = &costs;
+        let written = Written { profile, mtu, clock_ns, crossing_ns, names, paper_us, costs };
+        write_json(path, &written)?;
     }
-    print(&table(&costs))
+    print(&format!(
+        "{}from one core to another: {crossing_ns:.0} ns until it sees a word that was written\n",
+        table(&costs)
+    ))
 }
 
 fn table(costs: &[Costs]) -> String {

@@ -241,7 +241,7 @@ fn rows(
 }
 
 /// The one that moves most both ways; of those that are about as good the one with fewest cores, then the quickest. But base, if that is not so
-/// each time, or not where it was measured with a core for each thread; and why then.
+/// each time, or was not seen where base was measured, by a board with a core for each thread; and why then.
 fn recommend<'a>(
     rows: &'a [Row],
     rounds: &[Vec<Row>],
@@ -263,12 +263,19 @@ fn recommend<'a>(
     if !rounds.iter().all(|rows| gains(rows)) {
         return (Some(base), ": what others gain lies within the spread of what was measured here");
     }
-    let refuted = one.measured.zip(base.measured).is_some_and(|(one, base)| {
-        there >= CORES_OF_BOTH_ENDS && one.both_ways_gbps < base.both_ways_gbps * (1.0 + WORTH)
-    });
-    match refuted {
-        true => (Some(base), ": what was predicted to gain more did not when it was measured"),
-        false => (Some(one), ""),
+    match (base.measured, one.measured) {
+        (None, _) => (Some(one), ""),
+        (Some(_), None) => {
+            (Some(base), ": what is predicted to gain more runs in the simulator only")
+        }
+        (Some(_), Some(_)) if there < CORES_OF_BOTH_ENDS => {
+            (Some(base), ": what is predicted to gain more needs a core for each thread to show it")
+        }
+        (Some(base_now), Some(now)) => {
+            let gains = now.both_ways_gbps >= base_now.both_ways_gbps * (1.0 + WORTH);
+            let why = ": what was predicted to gain more did not when it was measured";
+            if gains { (Some(one), "") } else { (Some(base), why) }
+        }
     }
 }
 
@@ -354,8 +361,17 @@ mod tests {
         let mut seen = rows(15.0);
         let gbps = |both_ways_gbps| Some(Measured { both_ways_gbps, ..Measured::default() });
         (seen[0].measured, seen[1].measured) = (gbps(9.0), gbps(7.0));
-        let of = |there| recommend(&seen, &[rows(15.0)], there).0.unwrap().scheme.clone();
-        assert_eq!((of(2), of(4)), ("DSR".to_owned(), "base".to_owned()), "two share cores");
+        let rounds = [rows(15.0)];
+        let of = |seen: &[Row], there| {
+            let (one, why) = recommend(seen, &rounds, there);
+            (one.unwrap().scheme.clone(), why)
+        };
+        assert!(of(&seen, 4).0 == "base" && of(&seen, 4).1.contains("did not"));
+        assert!(of(&seen, 2).0 == "base" && of(&seen, 2).1.contains("a core for each thread"));
+        seen[1].measured = gbps(12.0);
+        assert_eq!(of(&seen, 4), ("DSR".to_owned(), ""));
+        seen[1].measured = None;
+        assert!(of(&seen, 4).0 == "base" && of(&seen, 4).1.contains("simulator only"));
     }
 
     #[test]

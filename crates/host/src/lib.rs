@@ -169,7 +169,7 @@ pub use raw::messages::{RawOp, RawSend};
 pub use told::counters::HostCounters;
 pub use told::directory::{Peer, PeerState};
 pub use told::losses::CutShort;
-pub use turn::work::WorkTime;
+pub use told::work::WorkTime;
 
 /// The links that nodes are made of.
 pub use emp_link as link;

@@ -12,7 +12,7 @@ use crate::links::choice::Choice;
 use crate::links::costs::PathCosts;
 use crate::told::counters::HostCounters;
 use crate::told::directory::Peer;
-use crate::turn::work::WorkTime;
+use crate::told::work::WorkTime;
 
 /// A running firmware with its links. Cheap to clone; all clones are the same node.
 ///

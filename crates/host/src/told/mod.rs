@@ -7,3 +7,4 @@ pub(crate) mod losses;
 pub(crate) mod names;
 pub(crate) mod news;
 pub(crate) mod shown;
+pub(crate) mod work;

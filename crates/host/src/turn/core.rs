@@ -35,8 +35,8 @@ use crate::told::journal::Journal;
 use crate::told::losses::Losses;
 use crate::told::news::News;
 use crate::told::shown::{self, Shown};
+use crate::told::work::Work;
 use crate::turn::deck::{Beside, Halved};
-use crate::turn::work::Work;
 
 /// Batches sent in one turn before links are looked at again: with the shortest parts of a train, 12 frames, more than one
 /// peer's window.

@@ -8,4 +8,4 @@ pub(crate) mod ends;
 mod halves;
 mod joining;
 pub(crate) mod posts;
-pub(crate) mod work;
+mod work;

@@ -18,7 +18,7 @@ use crate::flying::sleepers::Interest;
 use crate::machine::clock;
 use crate::told::counters::HostCounters;
 use crate::told::directory::{Directory, Peer};
-use crate::turn::work::WorkTime;
+use crate::told::work::WorkTime;
 
 /// How long an answer is waited for before the question is repeated, at first; it doubles each time. Round trips on a LAN
 /// are far shorter, so a repetition means that the question was lost or nobody is there yet.

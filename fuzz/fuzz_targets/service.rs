@@ -59,6 +59,8 @@ fn trial() -> Option<Trial> {
         held_bytes_max: 1 << 16,
         operations_max: 8,
         incoming_max: 8,
+        peers_max: 8,
+        regions_max: 8,
         per_user: 1,
         datagrams: false,
     };

@@ -56,6 +56,10 @@ pub struct Limits {
     pub operations_per_engine: usize,
     /// Messages that an engine holds before there are receives for them, at most.
     pub unexpected_per_engine: usize,
+    /// Nodes that an engine knows at a time.
+    pub peers_per_engine: usize,
+    /// Regions that it exports for its client at a time.
+    pub regions_per_engine: usize,
     /// Bytes a second that all attached clients of one user send together, a frame counting 1,024 beside its length; nothing said: as many
     /// as they can.
     pub bytes_per_second_per_user: Option<u64>,
@@ -86,6 +90,8 @@ impl Default for Limits {
             held_bytes_per_engine: 256 << 20,
             operations_per_engine: 1 << 16,
             unexpected_per_engine: 1 << 16,
+            peers_per_engine: 1 << 17,
+            regions_per_engine: 1 << 16,
             bytes_per_second_per_user: None,
             drain_seconds: 3600,
         }
@@ -155,7 +161,7 @@ impl Config {
             lend: People::default(),
             attach: People::everyone(),
             polling: Polling::default(),
-            datagrams: false,
+            datagrams: true,
             limits: Limits::default(),
         }
     }
@@ -198,7 +204,7 @@ impl Config {
             lend: people(&written.lend, usual.lend, "lend")?,
             attach: people(&written.attach, usual.attach, "attach")?,
             polling,
-            datagrams: written.datagrams.unwrap_or(false),
+            datagrams: written.datagrams.unwrap_or(usual.datagrams),
             limits: written.limits,
         };
         config.check()?;
@@ -216,8 +222,10 @@ impl Config {
         }
         let Limits { connections, connections_per_user, lent_per_user, .. } = self.limits;
         let Limits { engines_per_user, held_bytes_per_engine, .. } = self.limits;
+        let Limits { peers_per_engine, regions_per_engine, .. } = self.limits;
         let counts = [connections, connections_per_user, lent_per_user, engines_per_user];
-        if counts.contains(&0) || held_bytes_per_engine == 0 {
+        let counts = counts.into_iter().chain([peers_per_engine, regions_per_engine]);
+        if counts.into_iter().any(|count| count == 0) || held_bytes_per_engine == 0 {
             return Err("limits: 0 leaves nothing to serve".into());
         }
         if self.limits.bytes_per_second_per_user == Some(0) {
@@ -300,6 +308,8 @@ mod tests {
             ("ethertype = 70000", "line 1: "),
             ("ethertype = 100", "ethertype: 0x0064 is none"),
             ("[limits]\nconnections = 0", "limits: 0"),
+            ("[limits]\npeers_per_engine = 0", "limits: 0"),
+            ("[limits]\nregions_per_engine = 0", "limits: 0"),
             ("[limits]\nconnections = -1", "line 2: "),
             ("a = [", "line 1: "),
             ("\u{0}", "line 1: "),

@@ -5,8 +5,8 @@ use alloc::string::String;
 use emp_wire::{LinkAddress, NodeId};
 
 use crate::limits::{
-    DISCOVERIES_MAX, ENDPOINTS_MAX, GETS_MAX, NOTIFICATIONS_MAX, PEERS_MAX, REGIONS_MAX,
-    SEND_POOL_BYTES, WITHOUT_ENDPOINT_MAX,
+    DISCOVERIES_MAX, ENDPOINTS_MAX, GETS_MAX, NOTIFICATIONS_MAX, SEND_POOL_BYTES,
+    WITHOUT_ENDPOINT_MAX,
 };
 use crate::link::LinkIndex;
 use crate::profile::Profile;
@@ -30,9 +30,9 @@ pub enum Limit {
     WithoutEndpoint,
     /// Endpoints that are open.
     Endpoints,
-    /// Regions that are exported.
+    /// Regions that are exported ([`Profile::regions_max`](crate::Profile::regions_max)).
     Regions,
-    /// Peers that are known.
+    /// Peers that are known ([`Profile::peers_max`](crate::Profile::peers_max)).
     Peers,
     /// Nodes that are looked for.
     Searches,
@@ -49,8 +49,8 @@ impl Limit {
             Self::Notifications => NOTIFICATIONS_MAX,
             Self::WithoutEndpoint => WITHOUT_ENDPOINT_MAX,
             Self::Endpoints => ENDPOINTS_MAX,
-            Self::Regions => REGIONS_MAX,
-            Self::Peers => PEERS_MAX,
+            Self::Regions => profile.regions_max,
+            Self::Peers => profile.peers_max,
             Self::Searches => DISCOVERIES_MAX,
         }
     }

@@ -2,7 +2,7 @@
 
 use alloc::collections::BTreeMap;
 
-use crate::limits::{INCOMING_MAX, OPERATIONS_MAX};
+use crate::limits::{INCOMING_MAX, OPERATIONS_MAX, PEERS_MAX, REGIONS_MAX};
 use crate::time::Span;
 
 /// Frames (or messages) that one acknowledgement covers where that is not the profile's: of single peers, by index (E24).
@@ -123,6 +123,10 @@ pub struct Profile {
     pub operations_max: usize,
     /// Messages that may arrive or wait unexpected at a time: 64 to [`INCOMING_MOST`](crate::limits::INCOMING_MOST).
     pub incoming_max: usize,
+    /// Peers that it knows at a time, idle ones included: at most [`PEERS_MAX`].
+    pub peers_max: usize,
+    /// Regions that it exports at a time: at most [`REGIONS_MAX`].
+    pub regions_max: usize,
 }
 
 /// What payloads are checked by on links whose carrier has a checksum of its own, as UDP (`CRC-3`).
@@ -261,6 +265,8 @@ impl Profile {
         unreachable_after: Span::ms(10_000),
         operations_max: OPERATIONS_MAX,
         incoming_max: INCOMING_MAX,
+        peers_max: PEERS_MAX,
+        regions_max: REGIONS_MAX,
     };
 
     /// As the SC 2001 paper: collections of three (E24), no unexpected messages (E20), whole messages unasked, the

@@ -28,6 +28,8 @@ pub(super) fn options(config: &Config) -> Options {
         held_bytes_max: config.limits.held_bytes_per_engine,
         operations_max: config.limits.operations_per_engine.max(1),
         incoming_max: config.limits.unexpected_per_engine.max(1),
+        peers_max: config.limits.peers_per_engine,
+        regions_max: config.limits.regions_per_engine,
         per_user: config.limits.engines_per_user,
         datagrams: config.datagrams && config.limits.rate().is_none(),
     }

@@ -6,17 +6,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use emp_host::daemon::{Descriptor, End, Facts, Interface, Wrong, emit_event, told};
-use emp_host::{
-    Board, Completion, Desk, Integrity, Node, OpKind, Profile, Selector, Span, StateFile, Status,
-};
+use emp_host::{Completion, Desk, Node, OpKind, Selector, Status};
 use emp_link::service::channel::{Broken, Channel, Gift, Heard, RECORD_BYTES_MAX};
 use emp_link::service::protocol::Engine as Wanted;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
 
 use super::intake::Filling;
-use super::links;
 use super::memory::Lent;
+use super::node;
 use super::operations::Operations;
 use super::outbox::Outbox;
 use super::{ENDS, Options, SERVES, Shared};
@@ -37,10 +35,6 @@ const LINGER_MAX: Duration = Duration::from_secs(30);
 
 /// Sleeps while the client takes nothing of a full ring: at first as long as it takes to be woken, then such that one that is stopped costs nothing.
 const NAPS: (Duration, Duration) = (Duration::from_micros(100), Duration::from_millis(50));
-
-/// What a client may ask for: frames that one acknowledgement covers, and the shortest and longest silence of a peer in nanoseconds (10 ms, a day).
-const COLLECTION_MAX: u32 = 1 << 16;
-const PATIENCE_NS: (u64, u64) = (10_000_000, 86_400_000_000_000);
 
 /// How often it is looked whether what was sent is delivered, once the program is gone.
 const DELIVERED_EVERY: Duration = Duration::from_millis(5);
@@ -121,7 +115,7 @@ pub(super) fn run(start: Start, options: &Options, shared: &Arc<Shared>) {
         return shared.news.ended(shared.client, why);
     }
     let linger = Duration::from_millis(wanted.linger_ms.into()).min(LINGER_MAX);
-    let node = node(&wanted, &interfaces, options);
+    let node = node::start(&wanted, &interfaces, options);
     shared.started();
     let node = match node {
         Ok(node) => node,
@@ -179,27 +173,6 @@ fn mapped(
             Err(broken) => return Err(broken.to_string()),
         }
     }
-}
-
-/// The node that a client wants, over this service's own links.
-fn node(wanted: &Wanted, interfaces: &[String], options: &Options) -> Result<Node, String> {
-    let known = Profile::by_name(&wanted.profile);
-    let mut profile =
-        known.ok_or_else(|| format!("there is no profile {}", wanted.profile))?.clone();
-    profile.collection = wanted.collection.clamp(1, COLLECTION_MAX);
-    let patience = wanted.patience_ns.clamp(PATIENCE_NS.0, PATIENCE_NS.1);
-    profile.unreachable_after = Span(patience);
-    profile.operations_max = (wanted.operations_max as usize).clamp(1, options.operations_max);
-    profile.incoming_max = (wanted.incoming_max as usize).clamp(1, options.incoming_max);
-    [profile.eager_bytes, profile.long_eager_bytes] = wanted.eager_bytes;
-    if wanted.end_to_end {
-        profile.integrity = Integrity::EndToEnd;
-    }
-    let builder = Node::builder().name(&wanted.name).node_id(wanted.node).epoch(wanted.epoch);
-    let builder = builder.seed(wanted.seed).profile(profile).state(StateFile::Off);
-    let builder = builder.board(Board::Inline { guardian: false }).linger(Duration::ZERO);
-    let builder = links::add(builder, wanted, interfaces, options)?;
-    builder.start().map_err(|error| error.to_string())
 }
 
 impl Engine {

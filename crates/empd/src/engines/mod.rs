@@ -9,6 +9,7 @@ mod engine;
 mod intake;
 mod links;
 mod memory;
+mod node;
 mod operations;
 mod outbox;
 #[doc(hidden)]
@@ -45,6 +46,10 @@ pub struct Options {
     pub operations_max: usize,
     /// Messages that it holds before there are receives for them, at most; likewise.
     pub incoming_max: usize,
+    /// Nodes that it knows at most.
+    pub peers_max: usize,
+    /// Regions that it exports at most.
+    pub regions_max: usize,
     /// Engines of one user.
     pub per_user: usize,
     /// They send long messages as datagrams, which pass the switch and its rates by.

@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use emp_host::daemon::{Question, said};
-use emp_host::{BuildError, Endpoint, Selector};
+use emp_host::{BuildError, Endpoint, Limit, NodeEvent, Selector};
 use emp_link::service::channel::{Heard, RECORD_BYTES_MAX};
 use emp_link::service::socket;
 
@@ -149,4 +149,36 @@ fn without_descriptors_others_go_on() {
     talk.round();
     std::thread::sleep(Duration::from_millis(20));
     assert!(place.service.is_up());
+}
+
+/// Of nodes and regions an engine has as many as the configuration says, and its program is told of the bound.
+#[test]
+fn an_engine_has_the_peers_and_regions_that_it_may_have() {
+    let lines = "[limits]\npeers_per_engine = 3\nregions_per_engine = 2\n";
+    let Some(place) = Place::with(lines) else { return };
+    place.as_nobody(|socket| {
+        let (a, b) = pair(&socket);
+        let (end, other) = (a.endpoint(1).expect("opens"), b.endpoint(1).expect("opens"));
+        let export = || a.export(vec![0; 64]);
+        let _kept = export().expect("the first");
+        let second = export().expect("the second");
+        assert!(export().is_err(), "a third");
+        drop(second);
+        drop(export().expect("in its place"));
+        let told = |limit, most| {
+            let reached = NodeEvent::LimitReached { limit, most };
+            let events = std::iter::from_fn(|| a.wait_event(LONG));
+            assert!(events.take(20).any(|event| event == reached), "{limit:?} is not told");
+        };
+        told(Limit::Regions, 2);
+        end.send_wait(other.address(), 1, "one", LONG).expect("it is met");
+        let others: Vec<_> =
+            ["c", "d", "e"].map(|name| on(&socket, name).start().expect("anyone may")).into();
+        for node in &others {
+            let endpoint = node.endpoint(1).expect("opens");
+            let sent = endpoint.send(("a", 1), 2, "who meets whom").expect("posted");
+            let _ = sent.wait(Duration::from_millis(500));
+        }
+        told(Limit::Peers, 3);
+    });
 }

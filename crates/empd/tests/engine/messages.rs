@@ -47,10 +47,10 @@ fn all_sizes_go_to_a_node_of_another_host_and_back() {
 
 /// Long messages are datagrams beside the frames, but where a user's rate is counted, which is that of frames.
 #[test]
-fn long_messages_are_datagrams_where_that_is_wanted_and_no_rate_is_set() {
+fn long_messages_are_datagrams_where_no_rate_is_set() {
     const BYTES: usize = 4 << 20;
-    const RATE: &str = "datagrams = true\n[limits]\nbytes_per_second_per_user = 100_000_000_000\n";
-    for (lines, datagrams) in [("datagrams = true\n", true), ("", false), (RATE, false)] {
+    const RATE: &str = "[limits]\nbytes_per_second_per_user = 100_000_000_000\n";
+    for (lines, datagrams) in [("", true), ("datagrams = false\n", false), (RATE, false)] {
         let Some(place) = Place::with(lines) else { return };
         let (there, here) = place.elsewhere_by(Want::Auto);
         let ends = [&here, &there].map(|node| node.endpoint(1).expect("opens"));

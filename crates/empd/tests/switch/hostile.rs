@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use emp_link::service::channel::MEMORY_BYTES;
+use emp_link::service::channel::{ADDRESS_BYTES, Channel, MEMORY_BYTES, RECORD_BYTES_MAX, Record};
 use emp_link::service::protocol::{Answer, Attach, BUFFER_BYTES, Hello, Request, VERSION};
 use emp_link::service::{ServiceLink, ServiceOptions, socket};
 use emp_link::{Fabric, Link, LinkAddress};
@@ -144,6 +144,52 @@ fn map(memory: &OwnedFd) -> *mut u8 {
     };
     assert_ne!(map, libc::MAP_FAILED);
     map.cast()
+}
+
+/// Its end of the bell blocks, and it takes nothing from it, although it says for each frame that it sleeps: the service rings into a socket that is
+/// full, and goes on.
+#[test]
+fn who_reads_no_bells_of_a_socket_that_blocks_stops_nobody() {
+    const BELLS: u64 = 1000;
+    let fabric = Fabric::new(1).expect("descriptors");
+    let service = Service::start(Setup::sim(&fabric, 0));
+    let mut verify = Verify::new(&service);
+    let deaf = Raw::attach(&service.options(BAD));
+    // SAFETY: no pointers.
+    assert_eq!(unsafe { libc::fcntl(deaf.bell.as_raw_fd(), libc::F_SETFL, 0) }, 0);
+    let bell = deaf.bell.try_clone().expect("a descriptor");
+    let mut rings = Channel::open(deaf.memory.as_fd(), bell).expect("it is mapped");
+    rings.await_said(PATIENCE).expect("the service is sound").expect("it is welcome");
+    let mut buffer = vec![0; RECORD_BYTES_MAX];
+    for number in 0..BELLS {
+        rings.arm();
+        let sent = frame(GOOD[0], BAD, number, 10);
+        let to = verify.links[1].capabilities().address;
+        send(&mut verify.links[0], to, &sent);
+        let since = Instant::now();
+        // Till it came: so each of them finds this end asleep.
+        loop {
+            match rings.pop(&mut buffer).expect("the service is sound") {
+                Some(Record::Frame(_, bytes)) => {
+                    assert_eq!(buffer[ADDRESS_BYTES..ADDRESS_BYTES + bytes], sent);
+                    break;
+                }
+                Some(Record::Said(_)) => {}
+                None => std::thread::yield_now(),
+            }
+            assert!(since.elapsed() < PATIENCE, "frame {number} does not come");
+        }
+        if number % 200 == 0 {
+            verify.round();
+        }
+    }
+    // The socket is full, so it was rung all the time: whoever takes a bell finds many.
+    let bells = (0..).take_while(
+        |_| matches!(socket::receive(deaf.bell.as_fd(), &mut [0; 8]), Ok(got) if got > 0),
+    );
+    assert!(bells.count() > 100);
+    verify.round();
+    verify.is_clean();
 }
 
 /// Numbers that are the same in each run.

@@ -148,7 +148,8 @@ impl Firmware {
         let apt = are_apt(&links, &profile);
         let LinkBits { segmenting, summing, long, deep } = LinkBits::of(&links, &profile);
         let units = Units::new(long, deep);
-        let peers = Peers::new(node, Epoch::new(epoch), &links, apt, units);
+        let who = (node, Epoch::new(epoch));
+        let peers = Peers::new(who, profile.peers_max, &links, apt, units);
         let mut send = SendSide::new(profile.clone(), segmenting, summing);
         send.times_messages = peers.costs.are_corrected();
         let loopback_bytes = usize::from(peers.lengths.usual());
@@ -319,7 +320,8 @@ impl Firmware {
     }
 
     /// Says goodbye to every peer; posts are refused from now on. Call when [`is_drained`](Self::is_drained), or when
-    /// tired of waiting for that, and send what [`poll_transmit`](Self::poll_transmit) then gives.
+    /// tired of waiting for that, and send what [`poll_transmit`](Self::poll_transmit) then gives: acknowledgements and
+    /// goodbyes, as what is cut short would only keep those from leaving.
     pub fn close(&mut self, _now: Time) {
         self.closing.get_or_insert(0);
     }
@@ -352,6 +354,10 @@ impl Firmware {
 
     /// Everything that may leave now, in order of urgency.
     fn emit(&mut self, now: Time, memory: &mut impl HostMemory, batch: &mut TransmitBatch) {
+        if self.closing.is_some() {
+            self.emit_acks(now, true, (memory, batch));
+            return self.emit_closes((memory, batch));
+        }
         self.emit_contacts(batch);
         self.emit_not_ready(now, (memory, batch));
         self.emit_acks(now, true, (memory, batch));
@@ -364,7 +370,6 @@ impl Firmware {
         self.send.poll(now, &mut Outlet { peers, cross, replies, memory, batch });
         // What was to ride, and did not.
         self.emit_acks(now, false, (memory, batch));
-        self.emit_closes((memory, batch));
         self.emit_transit(batch, usize::MAX);
         self.relay(now);
     }

@@ -10,8 +10,8 @@ use crate::descriptor::PostError;
 use crate::engine::Firmware;
 use crate::limits::{
     ASSEMBLIES_MAX, DISCOVERIES_MAX, EVENTS_MAX, FORMER_MAX, FURTHER_PATHS_MAX, HOP_LISTS_MAX,
-    LONG_QUESTIONS_MAX, NAMES_MAX, PEERS_ASKED_MAX, PEERS_MAX, QUESTIONS_MAX, REPLIES_MAX,
-    SEARCHES_SEEN_MAX, SEEKS_MAX, SIZE_SEARCHES_MAX, TRANSIT_FRAMES_MAX,
+    LONG_QUESTIONS_MAX, NAMES_MAX, PEERS_ASKED_MAX, QUESTIONS_MAX, REPLIES_MAX, SEARCHES_SEEN_MAX,
+    SEEKS_MAX, SIZE_SEARCHES_MAX, TRANSIT_FRAMES_MAX,
 };
 
 impl Firmware {
@@ -36,7 +36,7 @@ impl Firmware {
             Holding::lasting("nodes with hints", self.routes.hinted(), DISCOVERIES_MAX),
             Holding::lasting("names of askers", self.names.len(), NAMES_MAX),
             Holding::lasting("former epochs", self.former.len(), FORMER_MAX),
-            Holding::lasting("peers", self.peers(), PEERS_MAX),
+            Holding::lasting("peers", self.peers(), self.profile.peers_max),
             Holding::lasting("peers with paths", self.peers.table.len(), FURTHER_PATHS_MAX),
             // A frame of which a slice was lost for good keeps its place until others need it.
             Holding::lasting("assemblies", self.assembly.len(), ASSEMBLIES_MAX),

@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use emp_wire::{Epoch, Header, LinkAddress, NodeId, Seed};
 use hashbrown::HashMap;
 
-use crate::limits::{HELLO_INTERVAL, PEERS_MAX};
+use crate::limits::HELLO_INTERVAL;
 use crate::link::LinkIndex;
 use crate::link::LinkInfo;
 use crate::path::choice::Costs;
@@ -166,6 +166,8 @@ pub(crate) struct Peers {
     pub(crate) source_tag: u32,
     pub(crate) own_epoch: Epoch,
     pub(crate) entries: PerPeer<Peer>,
+    /// So many at most.
+    most: usize,
     by_node: HashMap<u64, u32>,
     /// By source tag and epoch, for frames that carry no whole identity (`FRAME-4`).
     by_tag: HashMap<u64, u32>,
@@ -207,10 +209,10 @@ fn any_of(bits: &[u64]) -> u64 {
 }
 
 impl Peers {
-    /// `apt`: several paths to a peer may be used.
+    /// `most` peers at a time. `apt`: several paths to a peer may be used.
     pub(crate) fn new(
-        own: NodeId,
-        own_epoch: Epoch,
+        (own, own_epoch): (NodeId, Epoch),
+        most: usize,
         links: &[LinkInfo],
         apt: bool,
         units: Units,
@@ -223,6 +225,7 @@ impl Peers {
             source_tag: own.source_tag(),
             own_epoch,
             entries: PerPeer::new(),
+            most,
             by_node,
             by_tag,
             last: AtomicU32::new(NOBODY),
@@ -288,7 +291,7 @@ impl Peers {
 
     /// Adds a peer of which nothing but the identity is known. `None` if the table is full.
     pub(crate) fn add(&mut self, node: NodeId) -> Option<u32> {
-        if self.entries.len() as usize >= PEERS_MAX {
+        if self.entries.len() as usize >= self.most {
             return None;
         }
         let index = self.entries.push(Peer::new(node, self.own_epoch, self.lengths.usual()));

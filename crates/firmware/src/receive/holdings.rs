@@ -4,7 +4,7 @@ use super::ReceiveSide;
 use crate::counters::Holding;
 use crate::limits::{
     EARLY_MAX, ENDPOINTS_MAX, GETS_MAX, GRANTED_MAX, NOT_READY_MAX, NOTIFICATIONS_MAX, PULLS_MAX,
-    REGIONS_MAX, WITHOUT_ENDPOINT_MAX,
+    WITHOUT_ENDPOINT_MAX,
 };
 
 impl ReceiveSide {
@@ -28,7 +28,7 @@ impl ReceiveSide {
             Holding::new("notifications", self.notifications, NOTIFICATIONS_MAX),
             Holding::new("answers to what was not taken", self.not_ready.len(), NOT_READY_MAX),
             Holding::lasting("endpoints", self.open, ENDPOINTS_MAX),
-            Holding::lasting("regions", self.regions.len(), REGIONS_MAX),
+            Holding::lasting("regions", self.regions.len(), self.profile.regions_max),
             Holding::lasting("senders with grants", self.grants.len(), GRANTED_MAX),
         ]
     }

@@ -282,6 +282,7 @@ pub(crate) struct ReceiveSide {
 impl ReceiveSide {
     pub(crate) fn new(profile: Profile) -> Self {
         let (operations, messages) = (profile.operations_max, profile.incoming_max);
+        let regions = profile.regions_max;
         let pool = Pool::with_cells(POOL_BYTES, messages);
         let usual = profile.eager_bytes;
         let unasked = (usual, usual.max(profile.long_eager_bytes));
@@ -324,7 +325,7 @@ impl ReceiveSide {
             direct: VecDeque::new(),
             acks: acknowledge::AckQueues::default(),
             not_ready: VecDeque::new(),
-            regions: regions::Regions::new(),
+            regions: regions::Regions::new(regions),
             replies: Replies::new(),
             fetches: Slots::new(GETS_MAX),
             fetches_of: ByPeer::default(),

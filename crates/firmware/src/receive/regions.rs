@@ -10,7 +10,6 @@ use super::{Place, ReceiveSide};
 use crate::counters::Counter;
 use crate::cross::{Control, RegionBlock, ToSend};
 use crate::descriptor::PostError;
-use crate::limits::REGIONS_MAX;
 use crate::memory::Segment;
 use crate::onesided::{RegionId, Rights};
 use crate::tables::slots::Slots;
@@ -46,8 +45,9 @@ pub(super) struct Access {
 }
 
 impl Regions {
-    pub(super) fn new() -> Self {
-        Self { regions: Slots::new(REGIONS_MAX), by_key: HashMap::new(), generation: 0, key: 0 }
+    /// None yet, of so many at most.
+    pub(super) fn new(most: usize) -> Self {
+        Self { regions: Slots::new(most), by_key: HashMap::new(), generation: 0, key: 0 }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn each_check_has_its_answer() {
-        let mut regions = Regions::new();
+        let mut regions = Regions::new(2);
         let memory = Segment { address: 4096, bytes: 100 };
         let read = Rights::REMOTE_READ;
         let RegionId { generation, .. } = regions.export(Some(7), memory, read, 0).unwrap();
@@ -226,7 +226,7 @@ mod tests {
     /// `REGION-4`.
     #[test]
     fn chosen_keys_are_free() {
-        let mut regions = Regions::new();
+        let mut regions = Regions::new(2);
         let memory = Segment { address: 0, bytes: 1 };
         regions.export(Some(1), memory, Rights::NONE, 0).unwrap();
         let second = regions.export(None, memory, Rights::NONE, 0).unwrap();

@@ -54,7 +54,8 @@ pub(crate) struct Remote {
     unretired: u64,
     ended: VecDeque<Completion>,
     events: VecDeque<NodeEvent>,
-    arrived: bool,
+    /// Something was read that may end a wait, and whoever drives this has not been told since: an answer is waited for in the midst of a look.
+    news: bool,
     /// Polls that do not count as empty yet, as something was posted: the post's own, and the next.
     posted: u8,
     /// Bytes that were read since the service was last told that there is room.
@@ -92,7 +93,7 @@ impl Remote {
             unretired: 0,
             ended: VecDeque::new(),
             events: VecDeque::new(),
-            arrived: false,
+            news: false,
             posted: 0,
             read: 0,
             answer: None,
@@ -176,9 +177,18 @@ impl Remote {
         !self.waiting.is_empty()
     }
 
-    /// Reads what has come. True if there was anything.
+    /// Reads what has come. True if there was anything, or something was read since this was last asked.
     #[inline]
     pub(crate) fn turn(&mut self) -> bool {
+        let worked = self.look();
+        let posted = self.posted != 0;
+        self.posted -= u8::from(posted);
+        std::mem::take(&mut self.news) | worked | posted
+    }
+
+    /// Reads what has come. True if there was anything.
+    #[inline]
+    fn look(&mut self) -> bool {
         if self.armed {
             self.disarm();
         }
@@ -187,11 +197,7 @@ impl Remote {
         while records < RECORDS_PER_TURN && self.read_one() {
             records += 1;
         }
-        worked |= records != 0 || std::mem::take(&mut self.arrived);
-        if self.posted != 0 {
-            self.posted -= 1;
-            worked = true;
-        }
+        worked |= records != 0;
         if records < RECORDS_PER_TURN && self.read >= ROOM_BYTES {
             self.read = 0;
             self.tell(Tell::Room);
@@ -206,8 +212,11 @@ impl Remote {
         worked
     }
 
-    /// To be called before the descriptor is slept on. True: something is there already.
+    /// To be called before the descriptor is slept on. True: something is there already, or was read amid a question and nobody has looked at it.
     pub(crate) fn arm(&mut self) -> bool {
+        if self.news {
+            return true;
+        }
         if !self.armed && !self.is_over() {
             self.channel.settle();
             self.armed = true;
@@ -272,6 +281,7 @@ impl Remote {
     /// Takes a record. `None`: it cannot be.
     #[inline]
     fn take(&mut self, mark: u32, record: &[u8]) -> Option<()> {
+        self.news |= matches!(mark, told::END | told::EVENT | told::ARRIVED);
         match mark {
             told::END => {
                 let (head, bytes) = record.split_first_chunk::<END_BYTES>()?;
@@ -296,10 +306,7 @@ impl Remote {
                 self.events.push_back(parse_event(record).ok()?);
                 Some(())
             }
-            told::ARRIVED => {
-                self.arrived = true;
-                Some(())
-            }
+            told::ARRIVED => Some(()),
             told::READY => {
                 self.facts = Facts::parse(record).ok()?;
                 (self.facts.operations_max != 0).then_some(())

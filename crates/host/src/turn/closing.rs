@@ -1,11 +1,17 @@
 //! The end of a node's core: what is cut short, and what was counted.
 
-use emp_firmware::{Counter, OpKind, Status, Time};
+use std::time::Duration;
+
+use emp_firmware::{Counter, OpKind, Span, Status, Time};
 
 use crate::told::counters::{counters_line, link_line};
 use crate::told::journal::Level;
 use crate::told::losses::CutShort;
 use crate::turn::core::Core;
+
+/// How long goodbyes wait for a link that is full, as long as one that shares its core with busy programs may stand still; and between two tries.
+const GOODBYE_PATIENCE: Span = Span::ms(100);
+const GOODBYE_NAP: Duration = Duration::from_micros(50);
 
 /// What shows that delivery goes on.
 #[derive(Clone, Copy, Default)]
@@ -25,21 +31,6 @@ impl Left {
 }
 
 impl Core {
-    /// Says goodbye and ends the firmware. Everything in flight ends with [`Status::EndpointClosed`].
-    pub(crate) fn close(&mut self, now: Time) {
-        self.catch_up(now);
-        let Some(firmware) = &mut self.firmware else { return self.close_away() };
-        firmware.close(now);
-        self.transmit(now);
-        self.hear_links_out();
-        self.outgoing.forget();
-        self.drain();
-        self.last_counters = self.counters();
-        self.firmware = None;
-        self.shown = None;
-        self.end_all();
-    }
-
     /// No firmware is left: all that is under way ends, and so do all waits.
     pub(super) fn end_all(&mut self) {
         for completion in self.requests.in_flight(Status::EndpointClosed) {
@@ -93,6 +84,42 @@ impl Core {
         }
         let details = self.losses.details(|node| self.directory.show(node));
         Err(CutShort { sends, undelivered, details })
+    }
+
+    /// Says goodbye and ends the firmware. Everything in flight ends with [`Status::EndpointClosed`].
+    pub(crate) fn close(&mut self, now: Time) {
+        self.catch_up(now);
+        if self.firmware.is_none() {
+            return self.close_away();
+        }
+        // What ends others' operations leaves first, if it can.
+        self.transmit(now);
+        self.say_goodbye(now);
+        self.hear_links_out();
+        self.outgoing.forget();
+        self.drain();
+        self.last_counters = self.counters();
+        self.firmware = None;
+        self.shown = None;
+        self.end_all();
+    }
+
+    /// Goodbyes to all peers. A link that is full of what is cut short takes them once it has room: peers that are not told wait until the node
+    /// has been silent for long.
+    fn say_goodbye(&mut self, now: Time) {
+        // The goodbyes would wait behind these.
+        self.outgoing.forget();
+        if let Some(firmware) = &mut self.firmware {
+            firmware.close(now);
+        }
+        loop {
+            // At the time of the first try: by a later one the batch would be given up before its time.
+            self.transmit(now);
+            if self.outgoing.is_done() || self.now().since(now) >= GOODBYE_PATIENCE {
+                return;
+            }
+            std::thread::sleep(GOODBYE_NAP);
+        }
     }
 
     /// Nobody uses the node any more, and nobody need wait for what the kernel does to forget a packet socket. Ports and places of

@@ -25,7 +25,7 @@ impl Remote {
     pub(super) fn wait_until(&mut self, holds: impl Fn(&Self) -> bool) {
         let (since, mut looks) = (Instant::now(), 0);
         while !holds(self) && !self.is_over() {
-            if self.turn() {
+            if self.look() {
                 looks = 0;
                 continue;
             }
@@ -150,5 +150,38 @@ impl Remote {
         }
         self.end("it was closed");
         self.left = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use emp_link::service::EngineSeat;
+    use emp_link::service::channel::Channel;
+
+    use super::*;
+    use crate::daemon::facts::Facts;
+    use crate::daemon::told;
+
+    /// A waiter that asked in vain goes to sleep: what was read beside the answer must not be slept over.
+    #[test]
+    fn what_comes_with_an_answer_is_looked_at_before_the_next_sleep() {
+        let (mut service, memory, bell) = Channel::create().expect("memory");
+        let client = Channel::open(memory.as_fd(), bell).expect("it is mapped");
+        let connection = memory.try_clone().expect("a descriptor");
+        let facts = Facts { operations_max: 1, ..Facts::default() };
+        assert!(service.write(told::READY, &[&facts.emit()]).expect("there is room"));
+        let seat = EngineSeat { channel: client, connection };
+        let mut remote = Remote::begin(seat).expect("it is ready");
+        assert!(!remote.turn() && !remote.arm());
+        // The message comes right behind the look for it, and both are read at once.
+        let answer = Answer::Probed(None).emit();
+        assert!(service.write(told::ANSWER, &[&answer]).expect("there is room"));
+        assert!(service.write(told::ARRIVED, &[&[0]]).expect("there is room"));
+        assert!(remote.probe(1, Selector::ANY, false).is_none());
+        assert!(remote.arm(), "it is to look again, and not to sleep");
+        assert!(remote.turn(), "what came may end the wait");
+        assert!(!remote.turn() && !remote.arm());
     }
 }

@@ -1,6 +1,7 @@
 //! What a program has posted at an engine elsewhere and has not heard the end of.
 
 use emp_firmware::{OpId, OpKind, SegmentList};
+use emp_wire::NodeId;
 
 /// One operation.
 pub(super) struct Flight {
@@ -9,12 +10,16 @@ pub(super) struct Flight {
     pub(super) context: u64,
     /// The endpoint that it was posted at.
     pub(super) endpoint: u16,
+    /// Whom it reaches for; of a receive, anybody.
+    pub(super) to: NodeId,
     /// What it counts of what the service keeps.
     pub(super) bytes: u64,
     /// Where bytes that come go; of what brings none, nothing.
     pub(super) into: Option<SegmentList>,
     /// It has ended for the program, and counts until the service has said so.
     pub(super) given_up: bool,
+    /// Its peer has ended since it was posted.
+    pub(super) lost: bool,
 }
 
 #[derive(Default)]
@@ -92,6 +97,19 @@ impl Flights {
         given_up
     }
 
+    /// A node has ended: what was posted for it before that was known. Each once.
+    pub(super) fn lose(&mut self, node: NodeId) -> Vec<OpId> {
+        let mut lost = Vec::new();
+        for (index, place) in self.places.iter_mut().enumerate() {
+            let Some(flight) = &mut place.flight else { continue };
+            if flight.kind != OpKind::Receive && flight.to == node && !flight.lost {
+                flight.lost = true;
+                lost.push(OpId::elsewhere(flight.kind, index as u32, place.generation));
+            }
+        }
+        lost
+    }
+
     /// Operations under way that are no receives.
     pub(super) const fn sends(&self) -> u64 {
         self.sends
@@ -114,7 +132,8 @@ mod tests {
 
     fn flight(kind: OpKind) -> Flight {
         let into = (kind != OpKind::Send).then(SegmentList::empty);
-        Flight { kind, context: 5, endpoint: 1, bytes: 10, into, given_up: false }
+        let (given_up, lost, to) = (false, false, NodeId(9));
+        Flight { kind, context: 5, endpoint: 1, to, bytes: 10, into, given_up, lost }
     }
 
     #[test]
@@ -138,5 +157,8 @@ mod tests {
         let get = flights.add(flight(OpKind::Get));
         assert_eq!((flights.sends(), flights.receives(), flights.bytes()), (2, 1, 30));
         assert!(flights.get(get).is_some() && flights.give_up(1).is_empty(), "gets go on");
+        assert!(flights.lose(NodeId(8)).is_empty());
+        assert_eq!(flights.lose(NodeId(9)), [again, get], "receives may be of others");
+        assert!(flights.lose(NodeId(9)).is_empty(), "once");
     }
 }

@@ -8,17 +8,18 @@ mod regions;
 use std::collections::{HashSet, VecDeque};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
-use emp_firmware::{Completion, NodeEvent, OpId, OpKind, SegmentList};
+use emp_firmware::{Completion, NodeEvent, OpId, OpKind, SegmentList, Status};
 use emp_link::service::channel::{Channel, Gift, Heard, RECORD_BYTES_MAX};
 use emp_link::service::{EngineSeat, Held};
 use emp_state::Kept;
+use emp_wire::NodeId;
 
 use crate::daemon::end::{END_BYTES, End};
 use crate::daemon::facts::Facts;
 use crate::daemon::flights::Flights;
 use crate::daemon::news::parse_event;
 use crate::daemon::questions::{Answer, Tell};
-use crate::daemon::told;
+use crate::daemon::{said, told};
 use crate::memory::pointer;
 
 /// Records read in one turn: a ring's worth of short ones is many turns, between which posts get their chance.
@@ -303,7 +304,11 @@ impl Remote {
                 Some(())
             }
             told::EVENT => {
-                self.events.push_back(parse_event(record).ok()?);
+                let event = parse_event(record).ok()?;
+                if let NodeEvent::Closed(node) | NodeEvent::Ended(node) = event {
+                    self.lose(node);
+                }
+                self.events.push_back(event);
                 Some(())
             }
             told::ARRIVED => Some(()),
@@ -320,6 +325,16 @@ impl Remote {
         }
     }
 
+    /// A node has ended. What the engine had begun with it ended before this was told; what is on its way to the engine would be looked for, as
+    /// if that node were still to come, and was meant for the one that is gone.
+    #[cold]
+    fn lose(&mut self, node: NodeId) {
+        for op in self.flights.lose(node) {
+            let abort = Tell::Abort(op.to_bits()).emit();
+            self.waiting.push_back(Waiting::Record(said::TELL, abort));
+        }
+    }
+
     #[inline]
     fn take_end(&mut self, end: Completion, bytes: &[u8]) -> Option<()> {
         if matches!(end.op.kind(), OpKind::Notified | OpKind::Undelivered) {
@@ -328,6 +343,9 @@ impl Remote {
         }
         let flight = self.flights.get(end.op)?;
         let context = flight.context;
+        // It was not cancelled by its program.
+        let gone = flight.lost && end.status == Status::Cancelled;
+        let status = if gone { Status::Unreachable } else { end.status };
         if flight.given_up {
             if !end.place.is_more() {
                 self.flights.end(end.op);
@@ -341,7 +359,7 @@ impl Remote {
         if !end.place.is_more() {
             self.flights.end(end.op);
         }
-        self.ended.push_back(Completion { context, ..end });
+        self.ended.push_back(Completion { context, status, ..end });
         Some(())
     }
 

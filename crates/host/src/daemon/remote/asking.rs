@@ -157,11 +157,15 @@ impl Remote {
 mod tests {
     use std::os::fd::AsFd;
 
+    use emp_firmware::{NodeEvent, OpKind};
     use emp_link::service::EngineSeat;
-    use emp_link::service::channel::Channel;
+    use emp_link::service::channel::{Channel, RECORD_BYTES_MAX};
+    use emp_wire::NodeId;
 
     use super::*;
     use crate::daemon::facts::Facts;
+    use crate::daemon::flights::Flight;
+    use crate::daemon::news::emit_event;
     use crate::daemon::told;
 
     /// A waiter that asked in vain goes to sleep: what was read beside the answer must not be slept over.
@@ -183,5 +187,37 @@ mod tests {
         assert!(remote.arm(), "it is to look again, and not to sleep");
         assert!(remote.turn(), "what came may end the wait");
         assert!(!remote.turn() && !remote.arm());
+    }
+    /// A put that is behind others in the ring when its peer ends would have the engine look for that peer for ten seconds.
+    #[test]
+    fn what_was_posted_for_a_node_that_has_ended_is_not_looked_for() {
+        let (mut service, memory, bell) = Channel::create().expect("memory");
+        let client = Channel::open(memory.as_fd(), bell).expect("it is mapped");
+        let connection = memory.try_clone().expect("a descriptor");
+        let facts = Facts { operations_max: 1, ..Facts::default() };
+        assert!(service.write(told::READY, &[&facts.emit()]).expect("there is room"));
+        let seat = EngineSeat { channel: client, connection };
+        let mut remote = Remote::begin(seat).expect("it is ready");
+        let flight = |to| Flight {
+            kind: OpKind::Put,
+            context: 5,
+            endpoint: 1,
+            to,
+            bytes: 10,
+            into: None,
+            given_up: false,
+            lost: false,
+        };
+        let put = remote.flights.add(flight(NodeId(9)));
+        remote.flights.add(flight(NodeId(8)));
+        let closed = emit_event(&NodeEvent::Closed(NodeId(9)));
+        assert!(service.write(told::EVENT, &[&closed]).expect("there is room"));
+        assert!(remote.turn());
+        remote.flush();
+        let mut record = [0; RECORD_BYTES_MAX];
+        let (mark, length) = service.read(&mut record).expect("sound").expect("one");
+        let told = Tell::parse(&record[..length]).expect("it can be");
+        assert_eq!((mark, told), (said::TELL, Tell::Abort(put.to_bits())));
+        assert!(service.read(&mut record).expect("sound").is_none(), "others go on");
     }
 }

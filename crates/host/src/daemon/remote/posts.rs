@@ -158,7 +158,15 @@ impl Remote {
         let mut descriptor = Descriptor { op: 0, endpoint, bytes, posting };
         let (payload, room) = descriptor.payload_and_room();
         let (kind, bytes) = (posting.kind(), payload + room);
-        let flight = Flight { kind, context, endpoint, bytes, into, given_up: false };
+        let to = match posting {
+            Posting::Send { to, .. } => to,
+            Posting::Put { target, .. }
+            | Posting::Get { target }
+            | Posting::Atomic { target, .. } => target.to,
+            Posting::Receive { .. } | Posting::MultiReceive { .. } => NodeId::ANY,
+        };
+        let (given_up, lost) = (false, false);
+        let flight = Flight { kind, context, endpoint, to, bytes, into, given_up, lost };
         let op = self.flights.add(flight);
         descriptor.op = op.to_bits();
         let head = descriptor.emit();

@@ -158,8 +158,8 @@ mod tests {
     use std::os::fd::AsFd;
 
     use emp_firmware::{NodeEvent, OpKind};
-    use emp_link::service::EngineSeat;
     use emp_link::service::channel::{Channel, RECORD_BYTES_MAX};
+    use emp_link::service::{EngineSeat, Held};
     use emp_wire::NodeId;
 
     use super::*;
@@ -173,7 +173,7 @@ mod tests {
     fn what_comes_with_an_answer_is_looked_at_before_the_next_sleep() {
         let (mut service, memory, bell) = Channel::create().expect("memory");
         let client = Channel::open(memory.as_fd(), bell).expect("it is mapped");
-        let connection = memory.try_clone().expect("a descriptor");
+        let connection = Held::new(memory.try_clone().expect("a descriptor"));
         let facts = Facts { operations_max: 1, ..Facts::default() };
         assert!(service.write(told::READY, &[&facts.emit()]).expect("there is room"));
         let seat = EngineSeat { channel: client, connection };
@@ -193,7 +193,7 @@ mod tests {
     fn what_was_posted_for_a_node_that_has_ended_is_not_looked_for() {
         let (mut service, memory, bell) = Channel::create().expect("memory");
         let client = Channel::open(memory.as_fd(), bell).expect("it is mapped");
-        let connection = memory.try_clone().expect("a descriptor");
+        let connection = Held::new(memory.try_clone().expect("a descriptor"));
         let facts = Facts { operations_max: 1, ..Facts::default() };
         assert!(service.write(told::READY, &[&facts.emit()]).expect("there is room"));
         let seat = EngineSeat { channel: client, connection };

@@ -26,6 +26,11 @@ pub trait Pair {
     /// end reaches the other.
     fn open(&self, tags: [u16; 2]) -> Result<[Box<dyn Link>; 2], String>;
 
+    /// Whether another thread of this process says that frames are there: so it may when they were taken already, once.
+    fn is_threaded(&self) -> bool {
+        false
+    }
+
     /// Takes end 0's interface down, or up again. False if this pair has none to play with.
     fn set_up(&self, up: bool) -> bool {
         let _ = up;

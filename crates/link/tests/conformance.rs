@@ -190,6 +190,10 @@ impl Pair for Wrapped<'_> {
         Ok([wrap(a)?, wrap(b)?])
     }
 
+    fn is_threaded(&self) -> bool {
+        matches!(self.by, In::Thread | In::SleepyThread)
+    }
+
     fn set_up(&self, up: bool) -> bool {
         self.inner.set_up(up)
     }

@@ -193,11 +193,11 @@ pub(crate) fn open_raw(
             Err(error) => return Err(error),
         }
     }
-    let ways = RawSource::wanted(if want == Want::Xdp { Want::Packet } else { want });
+    let sources = RawSource::wanted(if want == Want::Xdp { Want::Packet } else { want });
     // Beside datagrams ([`Opening::datagrams`]).
     let small_frames_only = want == Want::Auto;
     let frames = RawFrames { small_frames_only, ..RawFrames::new(name, node) };
-    let link = frames.open(ways, |passed| match passed {
+    let link = frames.open(sources, |passed| match passed {
         PassedBy::Failed(error) => {
             log::inform(&format!("the next way for raw frames on {name}: {error}"));
         }

@@ -240,41 +240,49 @@ fn rows(
     placements.iter().map(row).collect()
 }
 
-/// The one that moves most both ways; of those that are about as good the one with fewest cores, then the quickest. But base, if that is not so
-/// each time, or was not seen where base was measured, by a board with a core for each thread; and why then.
+/// The one that moves most both ways, of those that can be recommended; of some that are about as good the one with fewest cores, then the quickest.
+/// And, where another is predicted to be better, why it is not that.
 fn recommend<'a>(
     rows: &'a [Row],
     rounds: &[Vec<Row>],
     there: usize,
 ) -> (Option<&'a Row>, &'static str) {
-    let best = rows.iter().map(|row| row.both_ways_gbps).fold(0.0, f64::max);
-    let good = rows.iter().filter(|row| row.both_ways_gbps >= best * (1.0 - WORTH));
-    let one = good.min_by(|a, b| a.cores.cmp(&b.cores).then(a.one_way_us.total_cmp(&b.one_way_us)));
     let base = rows.iter().find(|row| row.cores == 1);
-    let (Some(one), Some(base)) = (one, base) else { return (one, "") };
+    let why_not = |row: &Row| base.and_then(|base| why_not((row, base), rounds, there));
+    let can: Vec<&Row> = rows.iter().filter(|row| why_not(row).is_none()).collect();
+    let (one, by_prediction) = (best(can), best(rows.iter().collect()));
+    (one, by_prediction.and_then(why_not).unwrap_or_default())
+}
+
+fn best(rows: Vec<&Row>) -> Option<&Row> {
+    let most = rows.iter().map(|row| row.both_ways_gbps).fold(0.0, f64::max);
+    let good = rows.into_iter().filter(|row| row.both_ways_gbps >= most * (1.0 - WORTH));
+    good.min_by(|a, b| a.cores.cmp(&b.cores).then(a.one_way_us.total_cmp(&b.one_way_us)))
+}
+
+/// Why a scheme of several cores is not recommended, though it may be predicted to gain: it does not each time, or was not seen to where base was
+/// measured, by a board with a core for each thread.
+fn why_not((one, base): (&Row, &Row), rounds: &[Vec<Row>], there: usize) -> Option<&'static str> {
     if one.cores == 1 {
-        return (Some(one), "");
+        return None;
     }
-    let gains = |rows: &[Row]| {
+    let gains = |rows: &Vec<Row>| {
         let of = |name: &str| rows.iter().find(|row| row.scheme == name);
         let pair = of(&one.scheme).zip(of(&base.scheme));
         pair.is_some_and(|(one, base)| one.both_ways_gbps >= base.both_ways_gbps * (1.0 + WORTH))
     };
-    if !rounds.iter().all(|rows| gains(rows)) {
-        return (Some(base), ": what others gain lies within the spread of what was measured here");
+    if !rounds.iter().all(gains) {
+        return Some(": what others gain lies within the spread of what was measured here");
     }
     match (base.measured, one.measured) {
-        (None, _) => (Some(one), ""),
-        (Some(_), None) => {
-            (Some(base), ": what is predicted to gain more runs in the simulator only")
-        }
+        (None, _) => None,
+        (Some(_), None) => Some(": what is predicted to gain more runs in the simulator only"),
         (Some(_), Some(_)) if there < CORES_OF_BOTH_ENDS => {
-            (Some(base), ": what is predicted to gain more needs a core for each thread to show it")
+            Some(": what is predicted to gain more needs a core for each thread to show it")
         }
-        (Some(base_now), Some(now)) => {
-            let gains = now.both_ways_gbps >= base_now.both_ways_gbps * (1.0 + WORTH);
-            let why = ": what was predicted to gain more did not when it was measured";
-            if gains { (Some(one), "") } else { (Some(base), why) }
+        (Some(base), Some(one)) => {
+            let gains = one.both_ways_gbps >= base.both_ways_gbps * (1.0 + WORTH);
+            (!gains).then_some(": what was predicted to gain more did not when it was measured")
         }
     }
 }
@@ -372,6 +380,12 @@ mod tests {
         assert_eq!(of(&seen, 4), ("DSR".to_owned(), ""));
         seen[1].measured = None;
         assert!(of(&seen, 4).0 == "base" && of(&seen, 4).1.contains("simulator only"));
+        // One that can't be recommended hides no other.
+        let mut three = rows(15.0);
+        three.push(row("SR", 2, 2.0, 20.0));
+        (three[0].measured, three[1].measured) = (gbps(9.0), gbps(12.0));
+        let (one, why) = recommend(&three, &[three.clone()], 4);
+        assert!(one.unwrap().scheme == "DSR" && why.contains("simulator only"), "{why}");
     }
 
     #[test]

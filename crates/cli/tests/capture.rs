@@ -100,10 +100,9 @@ struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if let Ok(None) = self.0.try_wait() {
-            signal(&self.0, "INT");
-            let _ = self.0.wait();
-        }
+        // Not by an interrupt, which programs in the background of a shell ignore, and pass on that they do.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 

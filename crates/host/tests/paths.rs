@@ -234,7 +234,8 @@ fn a_mixed_pair_speaks_udp() {
         udp_port: 0,
         ..AutoLinks::default()
     };
-    let a = start(&lab, 0, "a", |builder| builder.auto_links(auto).board(Board::Thread));
+    // Another test's nodes may be met in shared memory, so it has a name of its own.
+    let a = start(&lab, 0, "mixed", |builder| builder.auto_links(auto).board(Board::Thread));
     assert_eq!([a.links()[0].kind, a.links()[1].kind], ["packet", "udp"]);
     let there = a.links()[1].address.as_udp().expect("a socket's address");
     let only_udp = AutoLinks {

@@ -226,7 +226,7 @@ mod tests {
     /// `REGION-4`.
     #[test]
     fn chosen_keys_are_free() {
-        let mut regions = Regions::new(2);
+        let mut regions = Regions::new(3);
         let memory = Segment { address: 0, bytes: 1 };
         regions.export(Some(1), memory, Rights::NONE, 0).unwrap();
         let second = regions.export(None, memory, Rights::NONE, 0).unwrap();

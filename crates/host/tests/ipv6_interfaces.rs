@@ -23,7 +23,9 @@ const PORT: u16 = 51_966;
 enum Have {
     /// What the kernel gives each: fe80::/64 on all of them.
     LinkLocal,
-    /// And an address of a subnet of each cable's own.
+    /// The same on both, as VLANs on one card have whose Ethernet address is all that is theirs.
+    OneLinkLocal,
+    /// Link-local ones, and an address of a subnet of each cable's own.
     Subnets,
 }
 
@@ -39,9 +41,16 @@ fn lab(have: Have) -> Option<Lab> {
             // Addresses may be used at once then: else they are tried for a second first.
             let file = format!("/proc/sys/net/ipv6/conf/{name}/accept_dad");
             lab.inside(side, || std::fs::write(file, "0").unwrap());
+            if have == Have::OneLinkLocal {
+                lab.ip(side, &["link", "set", name, "addrgenmode", "none"]);
+            }
             lab.ip(side, &["link", "set", name, "up"]);
-            if have == Have::Subnets {
-                let address = format!("fd77:{at}::{}/64", side + 1);
+            let by_hand = match have {
+                Have::LinkLocal => None,
+                Have::OneLinkLocal => Some(format!("fe80::{}/64", side + 1)),
+                Have::Subnets => Some(format!("fd77:{at}::{}/64", side + 1)),
+            };
+            if let Some(address) = by_hand {
                 lab.ip(side, &["address", "add", &address, "dev", name, "nodad"]);
             }
         }
@@ -68,9 +77,9 @@ fn peer_of(lab: &Lab, side: usize, have: Have) -> SocketAddr {
         all.into_iter().find(|one| one.name == INTERFACES[0]).unwrap()
     };
     let is = |ip: &IpAddr| matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
-    let wanted = |ip: &IpAddr| is(ip) == (have == Have::LinkLocal);
+    let wanted = |ip: &IpAddr| is(ip) == (have != Have::Subnets);
     match of(1 - side).addresses.into_iter().find(wanted).unwrap() {
-        IpAddr::V6(ip) if have == Have::LinkLocal => {
+        IpAddr::V6(ip) if have != Have::Subnets => {
             SocketAddrV6::new(ip, PORT, 0, of(side).index).into()
         }
         ip => SocketAddr::new(ip, PORT),
@@ -139,4 +148,9 @@ fn two_cables_with_ipv6_subnets_carry_both() {
 #[test]
 fn two_cables_with_link_local_addresses_alone_carry_both() {
     [Want::Udp, Want::Auto].into_iter().for_each(|want| takes_both(Have::LinkLocal, want));
+}
+
+#[test]
+fn two_cables_with_one_link_local_address_carry_both() {
+    [Want::Udp, Want::Auto].into_iter().for_each(|want| takes_both(Have::OneLinkLocal, want));
 }

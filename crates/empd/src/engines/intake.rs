@@ -288,7 +288,7 @@ impl Engine {
     }
 
     /// An operation is over that has no completion.
-    fn was_over(&mut self, descriptor: &Descriptor, status: Status) {
+    pub(super) fn was_over(&mut self, descriptor: &Descriptor, status: Status) {
         let receives = descriptor.posting.kind() == OpKind::Receive;
         let count = if receives { &mut self.receives } else { &mut self.sends };
         *count -= 1;
@@ -356,27 +356,10 @@ impl Engine {
         self.desk.export(key, (address, bytes), rights, endpoint)
     }
 
-    fn cancel(&mut self, name: u64) -> bool {
-        if let Some(op) = self.operations.op(name) {
-            return self.desk.cancel(op);
-        }
-        // A receive that the engine had no room for yet.
-        let waits = |waiting: &Waiting| waiting.descriptor.op == name;
-        let Some(at) = self.receives_waiting.iter().position(waits) else { return false };
-        if let Some(Waiting { descriptor, .. }) = self.receives_waiting.remove(at) {
-            self.was_over(&descriptor, Status::Cancelled);
-        }
-        true
-    }
-
     fn take_told(&mut self, tell: Tell) {
         match tell {
             Tell::CloseEndpoint(number) => self.desk.close(number),
-            Tell::Abort(name) => {
-                if let Some(op) = self.operations.op(name) {
-                    self.desk.abort(op);
-                }
-            }
+            Tell::Abort(name) => self.abort(name),
             Tell::Cancel(name) => {
                 self.cancel(name);
             }
@@ -410,7 +393,7 @@ fn is_more(descriptor: &Descriptor) -> bool {
 }
 
 /// It is over for the client, who is told if it was not delivered.
-fn is_over(descriptor: &Descriptor) -> bool {
+pub(super) fn is_over(descriptor: &Descriptor) -> bool {
     matches!(descriptor.posting, Posting::Send { over: true, .. })
 }
 

@@ -52,6 +52,7 @@ fn datagrams(wanted: &Wanted, names: &[String]) -> Vec<UdpLink> {
         let ip = one.ip()?;
         let options = UdpOptions {
             bind: Some(ip),
+            interface: Some(one.name.clone()),
             // Peers are told of it by the frames beside.
             port: 0,
             mtu: Some(one.mtu),

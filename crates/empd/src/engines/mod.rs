@@ -5,6 +5,7 @@
 //! a client of the [`switch`](crate::switch): so its frames are checked, shared out and counted as any client's, for the user whose it is.
 
 mod apart;
+mod cut_short;
 mod engine;
 mod intake;
 mod links;

@@ -5,8 +5,9 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-use emp_host::daemon::{Question, said};
-use emp_host::{BuildError, Endpoint, Limit, NodeEvent, Selector};
+use emp_host::daemon::{Question, Tell, said, told};
+use emp_host::{BuildError, Endpoint, Limit, LinkIndex, NodeEvent, NodeId, Selector};
+use emp_link::LinkAddress;
 use emp_link::service::channel::{Heard, RECORD_BYTES_MAX};
 use emp_link::service::socket;
 
@@ -181,4 +182,48 @@ fn an_engine_has_the_peers_and_regions_that_it_may_have() {
         }
         told(Limit::Peers, 3);
     });
+}
+
+/// Bytes of a process's memory that are there.
+fn resident_bytes(process: u32) -> usize {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("it says");
+    1024 * line.trim().trim_end_matches(" kB").parse::<usize>().expect("a number")
+}
+
+/// Nodes that there are not, whose addresses a client makes up: no more of them are remembered than the engine may know nodes.
+#[test]
+fn addresses_that_are_made_up_cost_no_more_than_nodes() {
+    const NODES: u64 = 131_072;
+    let Some(mut place) = Place::with("[limits]\npeers_per_engine = 3\n") else { return };
+    let process = place.service.process();
+    place.as_nobody(|socket| {
+        let mut seat = seat(&socket, 0x7200);
+        let mut buffer = vec![0; RECORD_BYTES_MAX];
+        let before = resident_bytes(process);
+        let since = Instant::now();
+        let mut write = |mark, record: &[u8]| {
+            while !seat.channel.write(mark, &[record]).expect("it is not put out") {
+                seat.channel.wake();
+                assert!(since.elapsed() < 4 * LONG, "the ring does not move");
+                std::thread::yield_now();
+            }
+            seat.channel.wake();
+        };
+        for number in 0..NODES {
+            let at = ([10, 0, 0, 1], 1_024 + number as u16 % 60_000).into();
+            let (node, link) = (NodeId(0x10_0000 + number), LinkIndex(0));
+            write(said::TELL, &Tell::Hint(node, link, LinkAddress::udp(at)).emit());
+        }
+        write(said::ASK, &Question::Left.emit());
+        let mut next = || seat.channel.read(&mut buffer).expect("the service is sound");
+        while next().is_none_or(|(mark, _)| mark != told::ANSWER) {
+            assert!(since.elapsed() < 4 * LONG, "it does not answer");
+            std::thread::yield_now();
+        }
+        // What is looked for has a bound of its own, of 4,096 nodes.
+        let more = resident_bytes(process).saturating_sub(before);
+        assert!(more < 8 << 20, "{more} bytes for {NODES} nodes");
+    });
+    assert!(place.service.is_up());
 }

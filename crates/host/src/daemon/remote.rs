@@ -343,7 +343,7 @@ impl Remote {
         }
         let flight = self.flights.get(end.op)?;
         let context = flight.context;
-        // It was not cancelled by its program.
+        // By the abort, or by the program itself: which of them is not known here, and the node has ended either way.
         let gone = flight.lost && end.status == Status::Cancelled;
         let status = if gone { Status::Unreachable } else { end.status };
         if flight.given_up {

@@ -55,8 +55,9 @@ struct Question {
 }
 
 /// What is known of hosts, and what is being asked.
-#[derive(Default)]
 pub(crate) struct Evidence {
+    /// Nodes whose places are remembered at most: as many as the firmware keeps peers.
+    most: usize,
     /// Where nodes take datagrams, as far as somebody said.
     places: HashMap<NodeId, SocketAddr>,
     questions: Vec<Question>,
@@ -143,11 +144,15 @@ impl Question {
 }
 
 impl Evidence {
+    /// Of so many nodes at most.
+    pub(crate) fn new(most: usize) -> Self {
+        Self { most, places: HashMap::new(), questions: Vec::new(), takes: HashSet::new() }
+    }
+
     /// Where a node takes datagrams: its host can be asked there whether it is still there.
     pub(crate) fn note_place(&mut self, node: NodeId, at: SocketAddr) {
         let usable = !at.ip().is_unspecified() && !at.ip().is_multicast() && at.port() != 0;
-        let most = emp_firmware::limits::PEERS_MAX;
-        if usable && (self.places.len() < most || self.places.contains_key(&node)) {
+        if usable && (self.places.len() < self.most || self.places.contains_key(&node)) {
             self.places.insert(node, at);
         }
     }
@@ -317,6 +322,18 @@ mod tests {
         let (answer, ms) = answered(&mut question_to(at), &mut takes, false);
         assert_eq!(answer, Answer::Ended);
         assert!(ms >= 10_000, "{ms} ms");
+    }
+
+    #[test]
+    fn no_more_places_are_remembered_than_the_engine_knows_nodes() {
+        let mut evidence = Evidence::new(2);
+        for number in 0..5 {
+            evidence.note_place(NodeId(number), SocketAddr::new([10, 0, 0, 1].into(), 1));
+        }
+        let later = SocketAddr::new([10, 0, 0, 2].into(), 1);
+        evidence.note_place(NodeId(0), later);
+        assert_eq!(evidence.places.len(), 2);
+        assert_eq!(evidence.places.get(&NodeId(0)), Some(&later), "who is known may move");
     }
 
     #[test]

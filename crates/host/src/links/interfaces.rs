@@ -87,9 +87,12 @@ fn address_of(link: &Capabilities, links: &[Capabilities], all: &[Interface]) ->
     anywhere.and_then(beside).unwrap_or(link.address)
 }
 
-/// The interface that a link leads over, if it is one: a ring's by its name, a socket's by its address.
+/// The interface that a link leads over, if it is one: a ring's by its name, a socket's by its address, and by its scope where several interfaces may
+/// have that address.
 fn name_of(link: &Capabilities, address: &LinkAddress, all: &[Interface]) -> Option<String> {
-    let owner = |ip: IpAddr| all.iter().find(|one| one.addresses.contains(&ip) && !one.loopback);
+    let scope = address.link_scope().filter(|scope| *scope != 0);
+    let may_be = |one: &&Interface| !one.loopback && scope.is_none_or(|scope| scope == one.index);
+    let owner = |ip: IpAddr| all.iter().filter(may_be).find(|one| one.addresses.contains(&ip));
     match socket_ip(address) {
         Some(ip) => owner(ip).map(|one| one.name.clone()),
         None => link.address.as_mac().map(|_| link.interface.clone()),
@@ -156,5 +159,18 @@ mod tests {
         assert!(!one.are_several());
         let any = link("udp", "0.0.0.0:51966", udp("0.0.0.0"));
         assert!(!LinkInterfaces::new(&[links[0].clone(), any], &all).are_several());
+    }
+
+    /// VLANs on one card have its Ethernet address, and the link-local address that follows from that.
+    #[test]
+    fn sockets_at_one_address_of_two_interfaces_are_told_apart_by_scope() {
+        let vlan = |name: &str, index| Interface { index, ..card(name, "fe80::7") };
+        let at = |scope: u32| {
+            let ip = "fe80::7".parse().unwrap();
+            LinkAddress::udp(std::net::SocketAddrV6::new(ip, 51_966, 0, scope).into())
+        };
+        let all = [vlan("a.1", 4), vlan("a.2", 5)];
+        let links = [link("udp", "fe80::7", at(5)), link("udp", "fe80::7", at(4))];
+        assert_eq!(LinkInterfaces::new(&links, &all).names(), ["a.2", "a.1"]);
     }
 }

@@ -191,7 +191,8 @@ pub(crate) fn join(
     if let Some(ip) = interface.ip().filter(|_| socket) {
         let by_own = others.iter().any(|other| interface.shares_subnet(other));
         let mtu = Some(interface.mtu);
-        let opened = udp(auto, node, (Some(ip), mtu, by_own), choice, &mut chosen);
+        let bind = Some((ip, Some(interface.name.as_str())));
+        let opened = udp(auto, node, (bind, mtu, by_own), choice, &mut chosen);
         if let Err(error) = opened {
             choice.note(format!("udp on {}", interface.name), Outcome::Failed(error.to_string()));
         }
@@ -233,7 +234,8 @@ fn sockets(
     let all = emp_link::interfaces().unwrap_or_default();
     if auto.udp_bind.is_some() || over.len() < 2 {
         let mtu = chosen.iter().map(|link| link.link.capabilities().frame_bytes_max).min();
-        let bind = auto.udp_bind.or_else(|| only_on_its_link(over.first()?, &all));
+        let asked = auto.udp_bind.map(|ip| (ip, None));
+        let bind = asked.or_else(|| only_on_its_link(over.first()?, &all));
         return udp(auto, node, (bind, mtu, false), choice, chosen);
     }
     let used: Vec<_> = over.iter().map(|(name, _)| name.clone()).collect();
@@ -245,7 +247,8 @@ fn sockets(
                 let mtu = Some(mtu).filter(|mtu| *mtu != usize::MAX);
                 let others = || all.iter().filter(|one| used.contains(&one.name));
                 let by_own = owner.is_some_and(|own| others().any(|one| own.shares_subnet(one)));
-                udp(auto, node, (Some(ip), mtu, by_own), choice, chosen)?;
+                let bind = Some((ip, Some(name.as_str())));
+                udp(auto, node, (bind, mtu, by_own), choice, chosen)?;
             }
             None => {
                 let why = match owner {
@@ -265,21 +268,25 @@ fn sockets(
 }
 
 /// The address of an interface that has none but such as mean nothing beyond its link: a socket on all addresses would not reach by it.
-fn only_on_its_link((name, _): &(String, usize), all: &[Interface]) -> Option<IpAddr> {
+fn only_on_its_link<'a>((name, _): &'a (String, usize), all: &[Interface]) -> Option<Bind<'a>> {
     let owner = all.iter().find(|one| one.name == *name).filter(|one| one.ip().is_none());
-    owner?.link_local()
+    Some((owner?.link_local()?, Some(name.as_str())))
 }
+
+/// The address of a socket, and the interface that it is of, if that was chosen.
+type Bind<'a> = (IpAddr, Option<&'a str>);
 
 /// The lower rung: UDP, at this address and with this MTU, if they are known; `by_own`: all leaves by the interface of that address.
 fn udp(
     auto: &AutoLinks,
     node: NodeId,
-    (bind, mtu, by_own): (Option<IpAddr>, Option<usize>, bool),
+    (bind, mtu, by_own): (Option<Bind<'_>>, Option<usize>, bool),
     choice: &mut Choice,
     chosen: &mut Vec<ChosenLink>,
 ) -> Result<(), BuildError> {
     let mut options = UdpOptions::new(node.destination_tag());
-    options.bind = bind;
+    options.bind = bind.map(|(ip, _)| ip);
+    options.interface = bind.and_then(|(_, name)| Some(name?.to_owned()));
     options.by_own_interface = by_own;
     options.port = auto.udp_port;
     options.past_ip = auto.udp_past_ip && auto.want == Want::Auto;

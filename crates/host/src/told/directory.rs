@@ -42,24 +42,28 @@ pub enum PeerState {
     Ended,
 }
 
-/// The nodes met so far. Bounded by the number of peers that the firmware keeps.
-#[derive(Default)]
+/// The nodes met so far, and where others may be: each at most as many as the firmware keeps peers.
 pub(crate) struct Directory {
+    most: usize,
     peers: HashMap<NodeId, Peer>,
     /// Where nodes may be, as the application said.
     hints: HashMap<NodeId, Vec<(LinkIndex, LinkAddress)>>,
 }
 
 impl Directory {
+    /// Of so many nodes at most.
+    pub(crate) fn new(most: usize) -> Self {
+        Self { most, peers: HashMap::new(), hints: HashMap::new() }
+    }
+
     /// Learns from an event.
     pub(crate) fn note(&mut self, event: &NodeEvent) {
         match event {
             NodeEvent::Found { node, link, address, name } => {
-                let max = emp_firmware::limits::PEERS_MAX;
-                if self.peers.len() >= max && !self.peers.contains_key(node) {
+                if self.peers.len() >= self.most && !self.peers.contains_key(node) {
                     // Those that have left make room, as in the firmware.
                     self.peers.retain(|_, peer| peer.state == PeerState::Found);
-                    if self.peers.len() >= max {
+                    if self.peers.len() >= self.most {
                         return;
                     }
                 }
@@ -94,8 +98,7 @@ impl Directory {
 
     /// Learns where a node may be, as the application says.
     pub(crate) fn hint(&mut self, node: NodeId, link: LinkIndex, address: LinkAddress) {
-        let known = self.hints.len();
-        if known < emp_firmware::limits::PEERS_MAX || self.hints.contains_key(&node) {
+        if self.hints.len() < self.most || self.hints.contains_key(&node) {
             let places = self.hints.entry(node).or_default();
             if places.len() < HINTS_MAX && !places.contains(&(link, address)) {
                 places.push((link, address));
@@ -136,5 +139,31 @@ impl Directory {
         let mut all: Vec<_> = self.peers.values().cloned().collect();
         all.sort_by_key(|peer| peer.node);
         all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A program may tell of any number of nodes that there are not, and who answers may be made up as well.
+    #[test]
+    fn no_more_nodes_are_remembered_than_the_engine_knows() {
+        let mut directory = Directory::new(3);
+        for number in 0..10 {
+            let (node, link) = (NodeId(number + 1), LinkIndex(0));
+            for port in 0..20 {
+                directory.hint(node, link, LinkAddress::index(port));
+            }
+            let address = LinkAddress::index(number as u32);
+            directory.note(&NodeEvent::Found { node, link, address, name: String::new() });
+        }
+        assert_eq!((directory.hints.len(), directory.all().len()), (3, 3));
+        assert_eq!((directory.hints(NodeId(1)).len(), directory.hints(NodeId(4)).len()), (16, 0));
+        // One that has left makes room.
+        directory.note(&NodeEvent::Closed(NodeId(2)));
+        let (node, link, name) = (NodeId(9), LinkIndex(0), String::new());
+        directory.note(&NodeEvent::Found { node, link, address: LinkAddress::index(9), name });
+        assert!(directory.get(NodeId(9)).is_some() && directory.get(NodeId(2)).is_none());
     }
 }

@@ -115,10 +115,14 @@ impl Core {
         loop {
             // At the time of the first try: by a later one the batch would be given up before its time.
             self.transmit(now);
-            if self.outgoing.is_done() || self.now().since(now) >= GOODBYE_PATIENCE {
+            let done = self.outgoing.is_done();
+            // One call takes so many of them, and thousands of peers are more.
+            if (done && !self.dirty) || self.now().since(now) >= GOODBYE_PATIENCE {
                 return;
             }
-            std::thread::sleep(GOODBYE_NAP);
+            if !done {
+                std::thread::sleep(GOODBYE_NAP);
+            }
         }
     }
 

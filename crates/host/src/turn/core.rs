@@ -8,6 +8,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use emp_firmware::limits::PEERS_MAX;
 use emp_firmware::{
     Completion, Counters, Firmware, LinkIndex, NodeEvent, ProbeInfo, Selector, Span, Time,
 };
@@ -140,12 +141,14 @@ impl Core {
     pub(crate) fn new(parts: Parts, wait_mode: WaitMode) -> Self {
         let Parts { engine, links, memory, journal, news, collections, shown, joining, beside } =
             parts;
-        let (firmware, away, completions_max) = match engine {
+        let (firmware, away, (completions_max, peers_max)) = match engine {
             Engine::Here(firmware) => {
-                let completions_max = firmware.profile().completions_max();
-                (Some(*firmware), None, completions_max)
+                let most = (firmware.profile().completions_max(), firmware.profile().peers_max);
+                (Some(*firmware), None, most)
             }
-            Engine::Away(remote, completions_max) => (None, Some(remote), completions_max),
+            Engine::Away(remote, completions_max) => {
+                (None, Some(remote), (completions_max, PEERS_MAX))
+            }
         };
         let poll_by_hand = links.iter().any(|link| link.readiness().is_none());
         let kinds: Vec<_> = links.iter().map(|link| link.capabilities().clone()).collect();
@@ -163,7 +166,7 @@ impl Core {
             queues,
             events: VecDeque::new(),
             events_told: Arc::default(),
-            directory: Directory::default(),
+            directory: Directory::new(peers_max),
             sleepers: Sleepers::default(),
             wait_times: WaitTimes::new(wait_mode),
             dirty: true,
@@ -177,7 +180,7 @@ impl Core {
             poll_by_hand,
             seldom: attention::seldom(&kinds).map(Seldom::new),
             health: Health::default(),
-            evidence: Evidence::default(),
+            evidence: Evidence::new(peers_max),
             journal,
             news,
             collections,

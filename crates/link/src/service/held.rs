@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::socket;
 
-/// Kept by whoever was given something; dropping it gives that back at once, also while a process that was forked meanwhile has a copy of the
+/// Held by the process that was given something; dropping it gives that back at once, also while a process that was forked meanwhile has a copy of the
 /// descriptor. In such a process dropping it ends nothing: what was given is its parent's.
 #[derive(Debug)]
 pub struct Held {

@@ -42,6 +42,8 @@ pub(super) const SEGMENTS_MAX: usize = 64;
 pub struct UdpOptions {
     /// Local address; `None` is any (IPv4, unless all peers are IPv6).
     pub bind: Option<IpAddr>,
+    /// The interface whose address that is, if several may have it: link-local ones of VLANs on one card are alike.
+    pub interface: Option<String>,
     /// Local UDP port; 0 lets the system choose.
     pub port: u16,
     /// Where a frame to everyone goes.
@@ -65,6 +67,7 @@ impl UdpOptions {
     pub fn new(node_tag: u16) -> Self {
         Self {
             bind: None,
+            interface: None,
             port: UDP_PORT_DEFAULT,
             peers: Vec::new(),
             node_tag,
@@ -102,7 +105,7 @@ impl Opened {
 pub(super) fn open(options: &UdpOptions) -> Result<Opened, LinkError> {
     let ip = options.bind.unwrap_or_else(|| any_address(&options.peers));
     let name = format!("udp on {}", SocketAddr::new(ip, options.port));
-    let owner = owner_of(ip);
+    let owner = owner_of(ip, options.interface.as_deref());
     let local = with_scope(ip, options.port, owner.as_ref());
     let socket = bound_socket(local).map_err(|error| refused(&name, &local, error))?;
     let fd = socket.as_fd();
@@ -135,12 +138,13 @@ fn any_address(peers: &[SocketAddr]) -> IpAddr {
     }
 }
 
-/// The interface that owns an address: its MTU counts. 127.0.0.0/8 is all loopback's.
-fn owner_of(ip: IpAddr) -> Option<Interface> {
+/// The interface that owns an address: its MTU counts. Of several, the one that is wanted. 127.0.0.0/8 is all loopback's.
+fn owner_of(ip: IpAddr, wanted: Option<&str>) -> Option<Interface> {
     let list = interfaces().ok()?;
     let v4_loopback = ip.is_ipv4() && ip.is_loopback();
     list.into_iter()
-        .find(|interface| interface.addresses.contains(&ip) || (v4_loopback && interface.loopback))
+        .filter(|one| one.addresses.contains(&ip) || (v4_loopback && one.loopback))
+        .min_by_key(|one| Some(one.name.as_str()) != wanted)
 }
 
 /// A link-local IPv6 address means nothing without its interface.

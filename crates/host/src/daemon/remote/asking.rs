@@ -168,7 +168,7 @@ mod tests {
     use crate::daemon::news::emit_event;
     use crate::daemon::told;
 
-    /// A waiter that asked in vain goes to sleep: what was read beside the answer must not be slept over.
+    /// A waiter that asked and was told that there is nothing goes to sleep: what was read beside the answer must not be slept over.
     #[test]
     fn what_comes_with_an_answer_is_looked_at_before_the_next_sleep() {
         let (mut service, memory, bell) = Channel::create().expect("memory");

@@ -136,8 +136,8 @@ mod tests {
         let (mut engine, mut client) = engine();
         let name = |kind, number| OpId::elsewhere(kind, number, 0).to_bits();
         let (put, other) = (name(OpKind::Put, 1), name(OpKind::Put, 2));
-        // What is over may be called as anything.
-        fill_the_pool(&mut engine, put);
+        let over = name(OpKind::Send, 1);
+        fill_the_pool(&mut engine, over);
         let target = |node| RemoteRegion {
             to: NodeId(node),
             to_endpoint: 1,
@@ -150,6 +150,9 @@ mod tests {
         post(&mut engine, put, to(8), 1_000);
         post(&mut engine, other, to(9), 1_000);
         assert!(ends(&mut engine, &mut client).is_empty());
+        // What is over for its client goes on.
+        take(&mut engine, said::TELL, &Tell::Abort(over).emit());
+        assert!(ends(&mut engine, &mut client).is_empty());
         let (waiting, held) = (engine.sends_waiting.len(), engine.held);
         take(&mut engine, said::TELL, &Tell::Abort(put).emit());
         assert_eq!(ends(&mut engine, &mut client), [(put, Status::Cancelled)]);
@@ -159,6 +162,7 @@ mod tests {
         assert!(ends(&mut engine, &mut client).is_empty());
         take(&mut engine, said::TELL, &Tell::Abort(other).emit());
         assert_eq!(ends(&mut engine, &mut client), [(other, Status::Cancelled)]);
+        assert_eq!(engine.sends_waiting.len(), 1, "what is over is looked for");
     }
 
     #[test]

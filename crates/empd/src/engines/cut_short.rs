@@ -45,7 +45,8 @@ mod tests {
 
     use emp_host::daemon::{Descriptor, End, Posting, Question, Tell, said, told};
     use emp_host::{
-        Board, CompletionMode, Node, NodeId, OpId, OpKind, RemoteRegion, Selector, StateFile,
+        Board, CompletionMode, Node, NodeId, OpId, OpKind, Profile, RemoteRegion, Selector,
+        StateFile,
     };
     use emp_link::Fabric;
     use emp_link::service::channel::{Channel, RECORD_BYTES_MAX};
@@ -59,14 +60,16 @@ mod tests {
         let own = NodeId(7);
         let link = Fabric::new(1).expect("descriptors").link(0, own.destination_tag());
         let builder = Node::builder().name("client").node_id(own).link(link.expect("a place"));
-        let builder = builder.state(StateFile::Off).linger(Duration::ZERO);
+        let mut profile = Profile::by_name("default").expect("it is there").clone();
+        profile.operations_max = 8;
+        let builder = builder.profile(profile).state(StateFile::Off).linger(Duration::ZERO);
         let node = builder.board(Board::Inline { guardian: false }).start().expect("it starts");
         let options = Options {
             socket: PathBuf::new(),
             ethertype: 0x88B5,
             polling: Polling::Sleeping,
             held_bytes_max: 1 << 20,
-            operations_max: 1 << 16,
+            operations_max: 8,
             incoming_max: 8,
             peers_max: 8,
             regions_max: 8,
@@ -90,8 +93,15 @@ mod tests {
         take(engine, said::POST, &[&descriptor.emit()[..], &payload[..]].concat());
     }
 
+    fn turn(engine: &mut Engine) {
+        let mut buffer = vec![0; RECORD_BYTES_MAX];
+        for _ in 0..16 {
+            assert!(engine.turn(&mut buffer).is_ok(), "it did nothing wrong");
+        }
+    }
+
     /// Short sends, of which each is over for the client, to a node that does not answer, until one waits for room.
-    fn fill_the_pool(engine: &mut Engine, op: u64) {
+    fn fill_the_engine(engine: &mut Engine, op: u64) {
         let to = Posting::Send {
             to: NodeId(9),
             to_endpoint: 1,
@@ -102,22 +112,21 @@ mod tests {
             more: false,
             over: true,
         };
-        let bytes = (engine.buffered_bytes_max as usize).min(RECORD_BYTES_MAX - 64);
-        for _ in 0..20_000 {
+        for _ in 0..1_000 {
+            post(engine, op, to, 10);
+            // Each is over for the engine's client in a turn, and the engine has it until it is delivered.
+            turn(engine);
             if !engine.sends_waiting.is_empty() {
                 return;
             }
-            post(engine, op, to, bytes);
         }
         panic!("there is room for all of them");
     }
 
     /// The ends that the client is told of.
     fn ends(engine: &mut Engine, client: &mut Channel) -> Vec<(u64, Status)> {
+        turn(engine);
         let mut buffer = vec![0; RECORD_BYTES_MAX];
-        for _ in 0..16 {
-            assert!(engine.turn(&mut buffer).is_ok(), "it did nothing wrong");
-        }
         let mut ends = Vec::new();
         while let Some((mark, length)) = client.read(&mut buffer).expect("the service is sound") {
             if mark == told::END {
@@ -137,7 +146,7 @@ mod tests {
         let name = |kind, number| OpId::elsewhere(kind, number, 0).to_bits();
         let (put, other) = (name(OpKind::Put, 1), name(OpKind::Put, 2));
         let over = name(OpKind::Send, 1);
-        fill_the_pool(&mut engine, over);
+        fill_the_engine(&mut engine, over);
         let target = |node| RemoteRegion {
             to: NodeId(node),
             to_endpoint: 1,

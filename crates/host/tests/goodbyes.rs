@@ -37,8 +37,8 @@ impl Link for Crowd {
         let mut told = self.told.lock().unwrap();
         for frame in batch {
             let bytes: Vec<u8> = frame.parts.iter().flat_map(|part| part.iter().copied()).collect();
-            let all = emp_wire::frames(&bytes).filter_map(|one| Header::parse(one).ok());
-            if all.into_iter().any(|(header, _)| header.kind == Kind::Close) {
+            let mut all = emp_wire::frames(&bytes).filter_map(|one| Header::parse(one).ok());
+            if all.any(|(header, _)| header.kind == Kind::Close) {
                 told.insert(frame.to);
             }
         }

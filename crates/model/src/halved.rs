@@ -13,7 +13,7 @@ use crate::outbox::{Card, Outbox};
 use crate::prng::Prng;
 
 /// What a node has that sends.
-pub(crate) struct Way<'a> {
+pub(crate) struct Sender<'a> {
     pub(crate) outbox: &'a mut Outbox,
     pub(crate) card: &'a Card,
     pub(crate) prng: &'a mut Prng,
@@ -22,7 +22,7 @@ pub(crate) struct Way<'a> {
     pub(crate) index: usize,
 }
 
-impl Way<'_> {
+impl Sender<'_> {
     /// One batch of what there is to send. False: there is none, or it did not leave whole.
     fn send(&mut self, half: &mut SendHalf<'_>, now: Time, memory: &SimMemory) -> bool {
         if !has_room(self.network, self.index, now) {
@@ -47,18 +47,19 @@ pub(crate) fn turn(
     now: Time,
     firmware: &mut Firmware,
     memory: &mut SimMemory,
-    mut way: Way<'_>,
+    mut sender: Sender<'_>,
 ) -> Vec<Delivery> {
     let came: Vec<Delivery> = ring.drain(..most.min(ring.len())).collect();
     let mut next = (0, 0);
     if let Some((mut sends, mut takes)) = firmware.halves(now) {
         // How many batches leave for each frame that is taken: none or all before the first at the ends.
-        let quick = *way.prng.pick(&[0, 20, 60, 95]);
-        let is_dynamic = sends.has_transmit();
+        let quick = *sender.prng.pick(&[0, 20, 60, 95]);
+        // Where nothing waits at the start the half that sends stays out of it.
+        let has_some = sends.has_transmit();
         for (index, delivery) in came.iter().enumerate() {
-            while is_dynamic && way.prng.percent(quick) && way.send(&mut sends, now, memory) {}
+            while has_some && sender.prng.percent(quick) && sender.send(&mut sends, now, memory) {}
             let Delivery { link, from, frame, marked, .. } = delivery;
-            takes.set_came(inbox::waited(delivery, way.card, now).unwrap_or_default(), *marked);
+            takes.set_came(inbox::waited(delivery, sender.card, now).unwrap_or_default(), *marked);
             next = match takes.handle_frame(now, *link, from, frame, memory) {
                 Ok(()) => (index + 1, 0),
                 Err(byte) => (index, byte),
@@ -67,12 +68,12 @@ pub(crate) fn turn(
                 break;
             }
         }
-        while is_dynamic && way.prng.percent(60) && way.send(&mut sends, now, memory) {}
+        while has_some && sender.prng.percent(60) && sender.send(&mut sends, now, memory) {}
         firmware.join();
     }
     for delivery in &came[next.0..] {
         let Delivery { link, from, frame, marked, .. } = delivery;
-        firmware.set_unseen(inbox::waited(delivery, way.card, now).unwrap_or_default());
+        firmware.set_unseen(inbox::waited(delivery, sender.card, now).unwrap_or_default());
         firmware.set_marked(*marked);
         let rest = &frame[std::mem::take(&mut next.1)..];
         firmware.handle_frame(now, *link, *from, rest, memory);

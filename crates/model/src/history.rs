@@ -76,8 +76,6 @@ pub struct History {
     limited: Vec<(usize, Time)>,
     /// Of a world with cables: who could reach whom.
     reach: Option<Reach>,
-    /// Frames are damaged on their way, and nothing says so of a relay's head.
-    damaged: bool,
 }
 
 impl History {
@@ -107,9 +105,11 @@ impl History {
         }
     }
 
-    /// Frames are damaged on their way.
-    pub fn set_damaged(&mut self) {
-        self.damaged = true;
+    /// In this world of cables, these damage frames.
+    pub fn set_damaged(&mut self, fabrics: Vec<usize>) {
+        if let Some(reach) = &mut self.reach {
+            reach.set_damaged(fabrics);
+        }
     }
 
     /// A node's link leads elsewhere from now on, or nowhere.
@@ -325,8 +325,9 @@ impl History {
                 // A path through relays has the length of the smallest interface on its way. What a relay's head says of that is under no checksum
                 // of the ends: on Ethernet the check sequence finds its damage, and the simulator has none.
                 let any = self.reach.as_ref().is_some_and(Reach::is_relayed);
-                return any && self.damaged
-                    || self.limited.iter().any(|(node, at)| (any || *node == peer) && *at <= now);
+                let damaged = |reach: &Reach| reach.is_damaged_by_relays((observer, peer), now);
+                return self.limited.iter().any(|(node, at)| (any || *node == peer) && *at <= now)
+                    || self.reach.as_ref().is_some_and(damaged);
             }
         };
         self.explains(status, observer, peer, (now, now))
@@ -404,22 +405,34 @@ mod tests {
             link: emp_firmware::LinkIndex(0),
             frame_bytes_max: 600,
         };
-        let explains = |history: &History| history.explains_event(&limited, 0, 1, Time(100));
-        let relayed = || {
-            let mut reach = Reach::new(3);
-            reach.set_relays(vec![true; 3], 8);
+        // A line of three cables between four nodes.
+        let cabled = |hops: usize| {
+            let mut reach = Reach::new(4);
+            for cable in 0..3 {
+                for (node, link) in [(cable, 1), (cable + 1, 0)] {
+                    reach.leads(Jack { node, link }, Some(cable), Time(0));
+                }
+            }
+            reach.set_relays(vec![true; 4], hops);
             History { reach: Some(reach), ..History::new(Span::ms(100), 1) }
         };
-        let mut history = relayed();
-        assert!(!explains(&history));
-        history.set_damaged();
-        assert!(explains(&history));
-        let mut history = relayed();
+        let between = |history: &History, pair: (usize, usize)| {
+            history.explains_event(&limited, pair.0, pair.1, Time(100))
+        };
+        let mut history = cabled(8);
+        assert!(!between(&history, (0, 2)));
+        history.set_damaged(vec![1]);
+        assert!(between(&history, (0, 2)) && between(&history, (1, 3)));
+        assert!(!between(&history, (0, 1)), "they have no relay between them");
+        assert!(!between(&history, (1, 2)), "without relays a checksum covers what is said");
+        history.set_damaged(vec![2]);
+        assert!(!between(&history, (0, 2)), "not on their way");
+        let mut history = cabled(8);
         history.limited(2, Time(50));
-        assert!(explains(&history), "a relay's interface");
-        let mut history = History::new(Span::ms(100), 1);
-        history.set_damaged();
-        assert!(!explains(&history), "without relays a checksum covers what is said");
+        assert!(between(&history, (0, 1)), "a relay's interface");
+        let mut history = cabled(1);
+        history.set_damaged(vec![0, 1, 2]);
+        assert!(!between(&history, (0, 2)), "nobody relays");
     }
 
     #[test]

@@ -333,6 +333,12 @@ impl Network {
         self.fabrics.len()
     }
 
+    /// Those that damage frames.
+    pub(crate) fn damaged(&self) -> Vec<usize> {
+        let damages = |fabric: &usize| self.fabrics[*fabric].setup.faults.damages();
+        (0..self.fabrics.len()).filter(damages).collect()
+    }
+
     /// Latency with jitter of the slowest fabric.
     pub fn latency_max(&self) -> Span {
         let slowest = |fabric: &Fabric| fabric.setup.latency.0 + fabric.setup.jitter.0;

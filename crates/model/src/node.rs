@@ -8,7 +8,7 @@ use emp_firmware::{
 };
 use emp_wire::{LinkAddress, NodeId};
 
-use crate::halved::{self, Way};
+use crate::halved::{self, Sender};
 use crate::inbox;
 use crate::memory::SimMemory;
 use crate::network::{Delivery, Network};
@@ -400,8 +400,8 @@ impl SimNode {
             let Self { ring, memory, outbox, prng, setup, .. } = self;
             let card = &setup.card;
             let taken = if setup.halves {
-                let way = Way { outbox, card, prng, network, index };
-                halved::turn(ring, left, now, firmware, memory, way)
+                let sender = Sender { outbox, card, prng, network, index };
+                halved::turn(ring, left, now, firmware, memory, sender)
             } else {
                 inbox::hand_up(ring, left, card, now, firmware, memory)
             };

@@ -35,12 +35,14 @@ pub(crate) struct Reach {
     hops: usize,
     /// Nodes that pass on what is for others.
     relays: Vec<bool>,
+    /// Fabrics that damage frames.
+    damaged: Vec<usize>,
 }
 
 impl Reach {
     /// Of a world in which neighbours talk.
     pub(crate) fn new(nodes: usize) -> Self {
-        Self { stays: Vec::new(), hops: 1, relays: vec![false; nodes] }
+        Self { stays: Vec::new(), hops: 1, relays: vec![false; nodes], damaged: Vec::new() }
     }
 
     /// From the beginning, these nodes relay, over so many hops from end to end.
@@ -48,9 +50,42 @@ impl Reach {
         (self.relays, self.hops) = (relays, hops);
     }
 
-    /// Some do.
+    /// From the beginning, these fabrics damage frames.
+    pub(crate) fn set_damaged(&mut self, fabrics: Vec<usize>) {
+        self.damaged = fabrics;
+    }
+
+    /// Some nodes relay.
     pub(crate) const fn is_relayed(&self) -> bool {
         self.hops > 1
+    }
+
+    /// By `now` there was a way between two nodes that leads through relays, and over a fabric that damages frames.
+    pub(crate) fn is_damaged_by_relays(&self, (a, b): (usize, usize), now: Time) -> bool {
+        !self.damaged.is_empty() && self.leads_on(&mut vec![a], false, b, now)
+    }
+
+    /// The same, for a way that has come so far. No list of hops names a node twice.
+    fn leads_on(&self, way: &mut Vec<usize>, damaged: bool, to: usize, now: Time) -> bool {
+        let Some(at) = way.last().copied().filter(|_| way.len() <= self.hops) else { return false };
+        let stays = || self.stays.iter().filter(|stay| stay.start <= now);
+        for fabric in stays().filter(|stay| stay.jack.node == at).map(|stay| stay.fabric) {
+            let damaged = damaged || self.damaged.contains(&fabric);
+            for next in stays().filter(|stay| stay.fabric == fabric).map(|stay| stay.jack.node) {
+                if next == to && damaged && way.len() > 1 {
+                    return true;
+                }
+                if next == to || way.contains(&next) || !self.relays[next] {
+                    continue;
+                }
+                way.push(next);
+                if self.leads_on(way, damaged, to, now) {
+                    return true;
+                }
+                way.pop();
+            }
+        }
+        false
     }
 
     /// A link leads to this fabric from now on, or nowhere.
@@ -200,5 +235,28 @@ mod tests {
         assert_eq!(reach.apart((0, 2), &[away], Time(100)), [(Time(20), Time(50))]);
         reach.set_relays(vec![true, false, true], 8);
         assert_eq!(reach.apart((0, 2), &[], Time(100)).len(), 1, "nobody passes it on");
+    }
+    #[test]
+    fn only_ways_through_relays_have_heads_that_are_damaged() {
+        let all = Time(100);
+        let mut reach = line();
+        // A third cable makes a ring of three, a fourth leads to a node behind it.
+        for (node, link, fabric) in [(0, 1, 2), (2, 1, 2), (2, 2, 3), (3, 0, 3)] {
+            reach.leads(jack(node, link), Some(fabric), Time(10));
+        }
+        reach.set_relays(vec![true; 4], 8);
+        let by = |reach: &mut Reach, fabric: usize, pair: (usize, usize), now: Time| {
+            reach.set_damaged(vec![fabric]);
+            reach.is_damaged_by_relays(pair, now)
+        };
+        assert!(by(&mut reach, 1, (0, 1), all) && by(&mut reach, 2, (0, 1), all), "round the ring");
+        assert!(!by(&mut reach, 0, (0, 1), all), "neighbours have no relay between them");
+        assert!(!by(&mut reach, 3, (0, 1), all), "a cable that is on no way");
+        assert!(by(&mut reach, 3, (0, 3), all) && by(&mut reach, 0, (0, 3), all));
+        assert!(!by(&mut reach, 2, (0, 1), Time(9)), "not there yet");
+        reach.set_relays(vec![true; 4], 2);
+        assert!(!by(&mut reach, 0, (0, 3), all), "too many hops");
+        reach.set_relays(vec![true, true, false, true], 8);
+        assert!(!by(&mut reach, 1, (0, 1), all), "nobody passes it on");
     }
 }

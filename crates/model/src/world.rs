@@ -131,9 +131,7 @@ impl World {
                 history.begin_cables(&network, nodes, began);
                 if relayed > 0 {
                     history.set_relays(relays, relayed);
-                    if setup.fabrics.iter().any(|fabric| fabric.faults.damages()) {
-                        history.set_damaged();
-                    }
+                    history.set_damaged(network.damaged());
                     for (index, node) in setup.nodes.iter_mut().enumerate() {
                         describe_links(&mut node.links, |link| network.link_address(index, link));
                     }

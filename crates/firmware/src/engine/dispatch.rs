@@ -344,7 +344,7 @@ impl Firmware {
                     self.peers.learn(peer, path, frames, took_ns);
                 }
                 RouteNews::Measured { peer } => {
-                    self.peers.weigh(peer, |path| self.send.least_us(peer, path));
+                    self.peers.weigh(peer, |path| self.send.recent_us(now, peer, path));
                 }
                 RouteNews::Unsent { fetch, status } => self.receive.end_fetch(fetch, status),
             }

@@ -251,7 +251,7 @@ impl Firmware {
         };
         let (place, _) = self.relays.neighbours.of(link, from);
         let flow = (flow_of(relayed.carried), Source::Neighbour(place));
-        let kept = self.relays.queue.push(flow, (out, hop.address), |into| {
+        let pushed = self.relays.queue.push(flow, (out, hop.address), |into| {
             into.extend_from_slice(relayed.whole);
             let at = RELAY_HEAD_BYTES + usize::from(head.place - 1) * RELAY_HOP_BYTES;
             if let Some((start, rest)) = into.split_first_chunk_mut() {
@@ -259,13 +259,13 @@ impl Firmware {
                 rest[at - RELAY_HEAD_BYTES..][..RELAY_HOP_BYTES].copy_from_slice(&came);
             }
         });
-        self.note_kept(kept);
+        self.note_lost(pushed);
         Ok(())
     }
 
     /// Where there was no room for a frame: it, or one of a flow that holds more, was lost.
-    fn note_kept(&mut self, kept: Result<(), Source>) {
-        let Err(lost) = kept else { return };
+    fn note_lost(&mut self, pushed: Result<(), Source>) {
+        let Err(lost) = pushed else { return };
         self.counters.count(Counter::DropRelayFull);
         if let Source::Neighbour(place) = lost
             && let Some(neighbour) = self.relays.neighbours.at(place)
@@ -294,11 +294,11 @@ impl Firmware {
         let says = self.peers.hop_lists.head(RelayUse::CutOff, head.source_tag, 0, takes);
         let prefix = prefix_of(RelayHead { length, ..says }, *from, &back);
         let flow = (flow_of(&[]), Source::Other);
-        let kept = self.relays.queue.push(flow, (link, *from), |into| {
+        let pushed = self.relays.queue.push(flow, (link, *from), |into| {
             into.extend_from_slice(&prefix.bytes);
             into.extend_from_slice(quoted);
         });
-        self.note_kept(kept);
+        self.note_lost(pushed);
         self.counters.count(Counter::CutOffsSent);
     }
 
@@ -352,17 +352,17 @@ impl Firmware {
                 into.copy_from_slice(&waiting.bytes);
                 Ok::<_, ()>(waiting.bytes.len())
             });
-            let source = waiting.source;
-            let bytes = waiting.bytes.len() as u64;
-            let Source::Neighbour(place) = source else { continue };
-            let Some(neighbour) = self.relays.neighbours.at(place) else { continue };
             if added.is_err() {
                 self.counters.count(Counter::DropHopTooLong);
+            }
+            let Source::Neighbour(place) = waiting.source else { continue };
+            let Some(neighbour) = self.relays.neighbours.at(place) else { continue };
+            if added.is_err() {
                 neighbour.drops(Counter::DropHopTooLong);
             } else {
                 self.counters.count(Counter::Relayed);
-                (neighbour.frames, neighbour.bytes) =
-                    (neighbour.frames + 1, neighbour.bytes + bytes);
+                neighbour.frames += 1;
+                neighbour.bytes += waiting.bytes.len() as u64;
             }
         }
     }
@@ -465,7 +465,7 @@ impl Firmware {
             let head = RelayHead { smallest: head.smallest.min(takes), ..head };
             let to = (out, LinkAddress::EVERYONE);
             let flow = (flow_of(relayed.carried), Source::Other);
-            let kept = self.relays.queue.push(flow, to, |into| {
+            let pushed = self.relays.queue.push(flow, to, |into| {
                 let mut start = [0; RELAY_HEAD_BYTES];
                 head.emit(&mut start);
                 into.extend_from_slice(&start);
@@ -473,9 +473,12 @@ impl Firmware {
                 into.extend_from_slice(&came);
                 into.extend_from_slice(relayed.carried);
             });
-            self.note_kept(kept);
+            self.note_lost(pushed);
         }
         self.counters.count(Counter::SearchesRelayed);
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

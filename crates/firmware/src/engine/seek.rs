@@ -253,15 +253,15 @@ impl Firmware {
 
     /// Where the sender of an answer that came by `link` says that it is on the link `wanted`: of its addresses of the family of this node's own
     /// there, the one that has most leading bits in common with that; of several, as many of this node's come before. Those that are valid on one
-    /// cable only mean nothing elsewhere, and are told in the order of the other's links.
+    /// cable only mean nothing elsewhere, are told in the order of the other's links, and are counted by themselves.
     fn told(&self, link: LinkIndex, wanted: LinkIndex, hello: &Hello) -> Option<LinkAddress> {
         let beside = self.links.get(usize::from(link.0))?.beside.into_iter().flatten();
         let own = beside.clone().find(|(link, _)| *link == wanted)?.1;
-        let before = beside.take_while(|(link, _)| *link != wanted);
-        let place = before.filter(|(_, other)| other.family() == own.family()).count();
         // Those that are valid on their cable only are alike, whatever cable that is.
         let on_link = own.link_scope().is_some();
         let kind = |address: &LinkAddress| (address.family(), address.link_scope().is_some());
+        let before = beside.take_while(|(link, _)| *link != wanted);
+        let place = before.filter(|(_, other)| kind(other) == kind(&own)).count();
         let alike = || hello.addresses().filter(|told| kind(told) == kind(&own));
         let near = |told: &LinkAddress| if on_link { 0 } else { leading_bits(told, &own) };
         let most = alike().map(|told| near(&told)).max()?;

@@ -400,7 +400,7 @@ impl Peers {
         self.table.forgive(now, index);
     }
 
-    /// By one of several paths to a peer what is small may be there sooner (`PATH-3`). `least_us`: the least round trip by each.
+    /// By one of several paths to a peer what is small may be there sooner (`PATH-3`). `least_us`: the least round trip by each of the last seconds.
     pub(crate) fn weigh(&mut self, index: u32, least_us: impl Fn(PathId) -> u32) {
         if self.entries[index].up & !PathId::FIRST.bit() != 0 {
             let quickest = self.paths(index).quickest(least_us);

@@ -190,7 +190,7 @@ impl<'a> Paths<'a> {
         }
     }
 
-    /// The way of control frames.
+    /// The first path, or another if that has failed: the way of acknowledgements and of questions whether a peer is there.
     #[inline]
     pub(crate) fn first(&self) -> Option<Hop<'a>> {
         self.pick(PathId::FIRST).1
@@ -209,25 +209,39 @@ impl<'a> Paths<'a> {
         others().find(|id| !self.share(path, *id)).or_else(|| others().next())
     }
 
-    /// The path by which what is small is there soonest (`PATH-3`), of those by which a single frame costs as little as by the first: the one in
-    /// use, unless by another a round trip is shorter by a fourth and by [`QUICKER_US`]. One of which nothing was measured is tried by what is
-    /// small until something is. `least_us`: the least by each, `u32::MAX` if none was measured.
+    /// The path of control frames: that of single frames, unless they have no preference and the first works.
+    #[inline]
+    pub(crate) fn of_control(&self) -> PathId {
+        if self.hop(self.quick).is_some() { self.quick } else { self.choose_for_get(1) }
+    }
+
+    /// The path by which what is small is there soonest (`PATH-3`), of those by which a single frame costs as little as by the one in use: that
+    /// one, unless by another a round trip is shorter by a fourth and by [`QUICKER_US`]. [`PathId::FIRST`]: none is preferred, and costs decide.
+    /// One of which nothing was measured lately is tried by what is small until something is. `least_us`: the least by each of the last seconds,
+    /// `u32::MAX` if none was measured.
     pub(crate) fn quickest(&self, least_us: impl Fn(PathId) -> u32) -> PathId {
-        let single =
-            |path: PathId| self.hop(path).is_some_and(|(link, _)| self.costs.is_single(link));
-        let (first, now) = (single(PathId::FIRST), self.pick(self.quick).0);
+        let preferred = self.quick != PathId::FIRST && self.hop(self.quick).is_some();
+        let (now, unchanged) = if preferred {
+            (self.quick, self.quick)
+        } else {
+            // Not the first path nor the lowest number: that may have failed, and its cable with it.
+            (Self { quick: PathId::FIRST, ..*self }.choose_for_get(1), PathId::FIRST)
+        };
         let is_measured = |path: PathId| least_us(path) < u32::MAX;
         if !is_measured(now) {
-            return now;
+            return unchanged;
         }
-        let apt = |path: &PathId| single(*path) == first && !self.share(now, *path);
+        let single =
+            |path: PathId| self.hop(path).is_some_and(|(link, _)| self.costs.is_single(link));
+        let as_cheap = single(now);
+        let apt = |path: &PathId| single(*path) == as_cheap && !self.share(now, *path);
         let others = || self.each().map(|(path, _)| path).filter(apt);
         if let Some(unknown) = others().find(|path| !is_measured(*path)) {
             return unknown;
         }
-        let Some(best) = others().min_by_key(|path| least_us(*path)) else { return now };
+        let Some(best) = others().min_by_key(|path| least_us(*path)) else { return unchanged };
         let (quick, slow) = (u64::from(least_us(best)), u64::from(least_us(now)));
-        if 4 * quick < 3 * slow && slow - quick >= QUICKER_US { best } else { now }
+        if 4 * quick < 3 * slow && slow - quick >= QUICKER_US { best } else { unchanged }
     }
 
     /// The path of a message of so many frames (`PATH-3`); `long`: it may leave in frames longer than the MTU, by which it is fewer.
@@ -261,7 +275,7 @@ impl<'a> Paths<'a> {
         self.choose_of_several((frames, long), may, Learned::best)
     }
 
-    /// The same for what is asked of the peer, which ends no trial either.
+    /// The same for what is asked of the peer, and for single frames, which end no trial either.
     pub(crate) fn choose_for_get(&self, frames: u32) -> PathId {
         if !self.several {
             return PathId::FIRST;
@@ -403,6 +417,57 @@ mod tests {
         assert_eq!(by(3, [1_000, 10, 900, 1_100]), 1);
         assert_eq!((by(0, [1_000, 10, 800, 900]), by(0, [60, 10, 11, 11])), (0, 0), "too little");
         assert_eq!((by(0, [40, 9, u32::MAX, 11]), by(2, [40, 9, u32::MAX, 11])), (2, 2), "tried");
+    }
+
+    /// Two cables, each with a ring and a socket, of which the ring of the first has been found silent: the socket beside it is no better for having
+    /// the lowest number.
+    #[test]
+    fn what_is_small_leaves_a_cable_whose_cheaper_path_has_failed() {
+        let [ring, socket] = LinkCost::divided(5, 3);
+        let on = |interface, cost| LinkInfo {
+            interface,
+            cost: Some(cost),
+            ..LinkInfo::new(1_472, true)
+        };
+        let infos = [on(0, ring), on(0, socket), on(1, ring), on(1, socket)];
+        let (costs, lengths) = (Costs::new(&infos, true), Lengths::new(&infos));
+        let hop_lists = HopLists::new(9);
+        let address = LinkAddress::index(3);
+        let at = PathId::new;
+        let [ring_a, socket_a, ring_b, socket_b] = [0, 1, 2, 3];
+        let with = |up: &[usize], quick: usize| {
+            let mut hops = [None; PATHS_MAX];
+            up.iter().for_each(|path| hops[*path] = Some((LinkIndex(*path as u8), &address)));
+            Paths {
+                hops,
+                several: true,
+                quick: at(quick),
+                bytes: [1_472; PATHS_MAX],
+                lengths: &lengths,
+                costs: &costs,
+                long: 0,
+                deep: 0,
+                learned: None,
+                hop_lists: &hop_lists,
+            }
+        };
+        let least = [300, 90, 200, 100];
+        let quickest = |paths: &Paths| paths.quickest(|path| least[path.index()]);
+        let silent = with(&[socket_a, ring_b, socket_b], ring_a);
+        assert_eq!(quickest(&silent), PathId::FIRST, "nothing is quicker than what costs choose");
+        assert_eq!((silent.choose(1, false), silent.of_control()), (at(ring_b), at(ring_b)));
+        // Whatever was preferred stays so, and is left for a path that costs as little.
+        assert_eq!(quickest(&with(&[socket_a, ring_b, socket_b], ring_b)), at(ring_b));
+        assert_eq!(quickest(&with(&[ring_a, socket_a, ring_b, socket_b], ring_a)), at(ring_b));
+        // With both rings gone the sockets are alike.
+        let sockets = with(&[socket_a, socket_b], ring_a);
+        assert_eq!((quickest(&sockets), sockets.choose(1, false)), (PathId::FIRST, at(socket_a)));
+        let far = sockets.quickest(|path| if path == at(socket_a) { 900 } else { 100 });
+        assert_eq!(far, at(socket_b));
+        // The first works, and is not the cheapest: control frames take it as before, single ones what costs least.
+        let costs = Costs::new(&[infos[1], infos[0], infos[2], infos[3]], true);
+        let paths = Paths { costs: &costs, ..with(&[0, 1], 0) };
+        assert_eq!((paths.of_control(), paths.choose(1, false)), (PathId::FIRST, at(1)));
     }
 
     #[test]

@@ -65,6 +65,13 @@ impl Rtt {
         self.least_us[0].min(self.least_us[1])
     }
 
+    /// The same; `u32::MAX` also if the last was measured before the present interval and the one before it: where nothing was sent for so long
+    /// much may have changed, and what was known of it may be of one sample.
+    pub(crate) fn recent_us(&self, now_us: u32) -> u32 {
+        let interval = (now_us >> INTERVAL_BITS) as u8;
+        if interval.wrapping_sub(self.interval) <= 1 { self.least_us() } else { u32::MAX }
+    }
+
     /// 0 if none was measured.
     #[inline]
     pub(crate) const fn smoothed_us(&self) -> u32 {
@@ -312,6 +319,21 @@ mod tests {
             rtt.on_sample(500, 3_000_000 + i * 10_000);
         }
         assert_eq!(rtt.least_us(), 500);
+    }
+
+    /// What was last measured some seconds ago is to be measured again, before it is compared with what is measured now.
+    #[test]
+    fn what_was_measured_long_ago_is_not_recent() {
+        let mut rtt = Rtt::new();
+        assert_eq!(rtt.recent_us(0), u32::MAX);
+        rtt.on_sample(20, 1_000_000);
+        assert_eq!((rtt.recent_us(1_000_000), rtt.recent_us(8_000_000)), (20, 20));
+        assert_eq!((rtt.recent_us(8_500_000), rtt.least_us()), (u32::MAX, 20));
+        rtt.on_sample(300, 8_500_000);
+        assert_eq!(rtt.recent_us(8_500_000), 20, "and what was known then counts until others do");
+        // The clock of 32 bits begins anew.
+        rtt.on_sample(40, u32::MAX - 1_000);
+        assert_eq!(rtt.recent_us(1_000), 40);
     }
 
     /// After a pause the clock may be anywhere.

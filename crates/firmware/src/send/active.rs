@@ -298,23 +298,6 @@ impl Active {
         Some((0..record.count as i32).contains(&sequence.since(record.first)))
     }
 
-    /// Frames of the train that begins with this number that were sent at least once: all of any but the current one, and those that are
-    /// parked.
-    pub(super) fn sent_of(&self, first: Sequence, count: u32) -> u32 {
-        let end = first.plus(count);
-        let open = self.parked.iter().find(|(_, parked)| *parked == end);
-        open.map_or_else(
-            || {
-                if self.train_end == end {
-                    count.min(self.train_next.since(first) as u32)
-                } else {
-                    count
-                }
-            },
-            |(next, _)| next.since(first) as u32,
-        )
-    }
-
     /// Marks a frame that is in flight as lost.
     pub(super) fn mark_lost(&mut self, sequence: Sequence) {
         let frame = self.frame_mut(sequence);
@@ -335,39 +318,10 @@ impl Active {
             })
     }
 
-    /// Trains that have not left, the one with the lowest numbers first, are all parked; gives how many. What has the lowest holds up all others'
-    /// numbers, so it leaves first where several wait for one path.
-    pub(super) fn sort_trains(&mut self) -> usize {
-        self.park();
-        let unacked = self.unacked;
-        self.parked.sort_unstable_by_key(|(next, _)| next.since(unacked));
-        self.parked.len()
-    }
-
     /// The next message may begin: after a refusal only one tries its luck, until it is taken.
     pub(super) fn may_begin_message(&self, now: Time) -> bool {
         let barred = self.refusals > 0 && self.trying();
         !self.pending.is_empty() && now >= self.ready_at && !barred
-    }
-
-    /// The current train waits, if it has not left, and another becomes the current one. False: too many wait.
-    pub(super) fn park(&mut self) -> bool {
-        let waits = self.train_next.before(self.train_end);
-        let parked = !waits || self.parked.try_push((self.train_next, self.train_end)).is_ok();
-        if parked {
-            self.train_next = self.train_end;
-        }
-        parked
-    }
-
-    /// A parked train that goes on with the number for which the receiver waits becomes the current one.
-    pub(super) fn unpark_unacked(&mut self) {
-        let holds_up = |(next, _): &(Sequence, Sequence)| *next == self.unacked;
-        let Some(at) = self.parked.iter().position(holds_up) else { return };
-        let train = self.parked.remove(at);
-        // There is the place that it leaves.
-        self.park();
-        (self.train_next, self.train_end) = train;
     }
 
     /// A message's train is under way.
@@ -451,126 +405,4 @@ impl Active {
 }
 
 #[cfg(test)]
-mod tests {
-    use crate::tables::by_peer::Links;
-    use emp_wire::DoneStatus;
-
-    use super::*;
-
-    /// Of trains that wait the one goes on that a receiver in order waits for, and the current one waits in its place.
-    #[test]
-    fn what_holds_up_the_window_is_unparked() {
-        let mut active = Active::new();
-        active.unacked = Sequence(8);
-        (active.train_next, active.train_end) = (Sequence(30), Sequence(40));
-        active.parked.push((Sequence(20), Sequence(25)));
-        active.parked.push((Sequence(8), Sequence(12)));
-        active.unpark_unacked();
-        assert_eq!((active.train_next, active.train_end), (Sequence(8), Sequence(12)));
-        let waiting = [(Sequence(20), Sequence(25)), (Sequence(30), Sequence(40))];
-        assert_eq!(active.parked[..], waiting);
-        active.unacked = Sequence(9);
-        active.unpark_unacked();
-        assert_eq!(active.train_next, Sequence(8), "nothing that is parked is waited for");
-    }
-
-    /// One that served another peer is as new for the next. Every field is named, so that none is forgotten.
-    #[test]
-    #[expect(clippy::too_many_lines, reason = "each field is named")]
-    fn a_restart_forgets_everything() {
-        let now = Time(5);
-        let mut active = Active::new();
-        active.repairs = 4;
-        (active.since_request, active.refusals, active.credit) = (1, 2, 3);
-        (active.unacked, active.requested) = (Sequence(7), Sequence(8));
-        (active.train_next, active.train_end) = (Sequence(9), Sequence(10));
-        let flight = Flight { in_flight: 1, lost: 1, backoff: 9, strikes: 4, ..Flight::default() };
-        let (waiting, lost, further) = (8, 4, true);
-        active.flights =
-            Flights { each: [flight; crate::limits::PATHS_MAX], waiting, lost, further };
-        active.window[3] = Frame { state: FrameState::Lost, load: Load::SHORT, ..Frame::default() };
-        active.controls.push_back(Control::Done { handle: 1, status: DoneStatus::Complete });
-        active.pending = [1].into();
-        Links::default().push_back(&mut active.awaiting, 2);
-        active.blocks.push_back(What::Block {
-            message: 1,
-            pull: 1,
-            offset: 0,
-            bytes: 1,
-            fragment: 1,
-        });
-        (active.long_from_us, active.suspected, active.message_turn) = (Some(3), true, true);
-        (active.acked_at, active.heard_at, active.ready_at) = (Time(1), Time(2), Time(900));
-        active.began = (Sequence(3), Time(3));
-        active.parked.push((Sequence(8), Sequence(9)));
-        (active.paced, active.lost_at) = (Some(Time(6)), Some(Time(7)));
-        (active.copied_slots, active.alone) = (9, Some(Sequence(10)));
-        active.restart(Sequence(70), now);
-        let Active {
-            window,
-            records,
-            pending,
-            awaiting,
-            blocks,
-            controls,
-            unacked,
-            flights,
-            since_request,
-            requested,
-            repairs,
-            credit,
-            refusals,
-            long_from_us,
-            acked_at,
-            began,
-            heard_at,
-            ready_at,
-            lost_at,
-            paced,
-            copied_slots,
-            suspected,
-            train_next,
-            train_end,
-            parked,
-            alone,
-            message_turn,
-            tail: _,
-        } = active;
-        assert!(
-            window.iter().all(|frame| frame.state == FrameState::Unsent && frame.load.bytes == 0)
-        );
-        assert_eq!([records.len(), pending.len(), blocks.len(), parked.len()], [0; 4]);
-        assert!(awaiting.first().is_none());
-        assert_eq!([controls.len(), usize::from(suspected), usize::from(message_turn)], [0; 3]);
-        assert_eq!([since_request, repairs, credit, refusals], [0; 4]);
-        assert_eq!((copied_slots, alone), (0, None));
-        assert_eq!([unacked, train_next, train_end], [Sequence(70); 3]);
-        assert_eq!((requested, long_from_us, paced, lost_at), (Sequence(69), None, None, None));
-        assert_eq!((acked_at, heard_at, ready_at), (now, now, Time(0)));
-        assert_eq!(began, (Sequence(70), now));
-        let Flights { each, waiting, lost, further } = flights;
-        assert_eq!([waiting, lost, u32::from(further)], [0; 3]);
-        for flight in each {
-            let Flight {
-                in_flight,
-                lost,
-                lost_so_far,
-                order,
-                began: counted_from,
-                recovery,
-                backoff,
-                progress_at,
-                doubt,
-                left_at: _,
-                delivered_at,
-                strikes,
-            } = flight;
-            assert_eq!([in_flight, lost, backoff, strikes, doubt.asks], [0; 5]);
-            assert!(doubt.next.is_none());
-            assert_eq!(lost_so_far, 0);
-            let arrived = recovery.arrived_order();
-            assert_eq!([order, counted_from, arrived], [70; 3], "they count on from the numbers");
-            assert_eq!((progress_at, delivered_at), (now, Time(0)));
-        }
-    }
-}
+mod tests;

@@ -182,6 +182,55 @@ impl SendSide {
     }
 }
 
+/// Trains that wait.
+impl Active {
+    /// The current train waits, if it has not left, and another becomes the current one. False: too many wait.
+    pub(super) fn park(&mut self) -> bool {
+        let waits = self.train_next.before(self.train_end);
+        let parked = !waits || self.parked.try_push((self.train_next, self.train_end)).is_ok();
+        if parked {
+            self.train_next = self.train_end;
+        }
+        parked
+    }
+
+    /// A parked train that goes on with the number for which the receiver waits becomes the current one.
+    pub(super) fn unpark_unacked(&mut self) {
+        let holds_up = |(next, _): &(Sequence, Sequence)| *next == self.unacked;
+        let Some(at) = self.parked.iter().position(holds_up) else { return };
+        let train = self.parked.remove(at);
+        // There is the place that it leaves.
+        self.park();
+        (self.train_next, self.train_end) = train;
+    }
+
+    /// Trains that have not left, the one with the lowest numbers first, are all parked; gives how many. What has the lowest holds up all others'
+    /// numbers, so it leaves first where several wait for one path.
+    pub(super) fn sort_trains(&mut self) -> usize {
+        self.park();
+        let unacked = self.unacked;
+        self.parked.sort_unstable_by_key(|(next, _)| next.since(unacked));
+        self.parked.len()
+    }
+
+    /// Frames of the train that begins with this number that were sent at least once: all of any but the current one, and those that are
+    /// parked.
+    pub(super) fn sent_of(&self, first: Sequence, count: u32) -> u32 {
+        let end = first.plus(count);
+        let open = self.parked.iter().find(|(_, parked)| *parked == end);
+        open.map_or_else(
+            || {
+                if self.train_end == end {
+                    count.min(self.train_next.since(first) as u32)
+                } else {
+                    count
+                }
+            },
+            |(next, _)| next.since(first) as u32,
+        )
+    }
+}
+
 const fn is_block(what: &What) -> bool {
     matches!(what, What::Block { .. } | What::Region(_))
 }
@@ -192,5 +241,27 @@ const fn extent(block: &What) -> (u64, u16) {
         What::Block { bytes, fragment, .. } => (*bytes as u64, *fragment),
         What::Region(block) => (block.memory.bytes, block.fragment),
         _ => (0, 1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of trains that wait the one goes on that a receiver in order waits for, and the current one waits in its place.
+    #[test]
+    fn what_holds_up_the_window_is_unparked() {
+        let mut active = Active::fresh();
+        active.unacked = Sequence(8);
+        (active.train_next, active.train_end) = (Sequence(30), Sequence(40));
+        active.parked.push((Sequence(20), Sequence(25)));
+        active.parked.push((Sequence(8), Sequence(12)));
+        active.unpark_unacked();
+        assert_eq!((active.train_next, active.train_end), (Sequence(8), Sequence(12)));
+        let waiting = [(Sequence(20), Sequence(25)), (Sequence(30), Sequence(40))];
+        assert_eq!(active.parked[..], waiting);
+        active.unacked = Sequence(9);
+        active.unpark_unacked();
+        assert_eq!(active.train_next, Sequence(8), "nothing that is parked is waited for");
     }
 }

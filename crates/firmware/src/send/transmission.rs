@@ -234,14 +234,14 @@ impl SendSide {
         let active = entry.active.as_deref()?;
         let sequence = entry.next;
         let room = (sequence.since(active.unacked) as u32) < WINDOW_FRAMES;
-        if !active.controls.is_empty()
-            && room
-            && self.fits(now, peer, paths, (paths.quick, CONTROL_BYTES, RESERVE_BYTES))
-        {
-            let active = self.peers[peer].active.as_deref_mut()?;
-            let control = active.controls.pop_front().expect("not empty");
-            self.controls -= 1;
-            return Some(self.peers[peer].open_alone(paths.quick, What::Control(control)));
+        if !active.controls.is_empty() && room {
+            let by = paths.of_control();
+            if self.fits(now, peer, paths, (by, CONTROL_BYTES, RESERVE_BYTES)) {
+                let active = self.peers[peer].active.as_deref_mut()?;
+                let control = active.controls.pop_front().expect("not empty");
+                self.controls -= 1;
+                return Some(self.peers[peer].open_alone(by, What::Control(control)));
+            }
         }
         if self.are_striped(peer, paths) {
             return self.choose_of_lanes(now, peer, paths, (room, reads));

@@ -202,9 +202,9 @@ impl SendSide {
         (rate.per_ms(busy), rate.is_guess(busy), rate.trip(busy, trip_us))
     }
 
-    /// The least round trip by a path of a peer, in microseconds; `u32::MAX` if none was measured.
-    pub(crate) fn least_us(&self, peer: u32, path: PathId) -> u32 {
-        self.peers[peer].rtt(&self.further, path).least_us()
+    /// The least round trip by a path of a peer in the last seconds, in microseconds; `u32::MAX` if none was measured in them.
+    pub(crate) fn recent_us(&self, now: Time, peer: u32, path: PathId) -> u32 {
+        self.peers[peer].rtt(&self.further, path).recent_us((now.0 / 1_000) as u32)
     }
 
     /// Something was acknowledged: now and then that is said of peers that may have several paths.

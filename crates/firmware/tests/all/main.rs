@@ -43,6 +43,7 @@ mod sends_over_with_post;
 mod silent_peers;
 mod slices;
 mod strangers;
+mod told_addresses;
 mod trains;
 mod unsummed;
 mod waiting_dones;

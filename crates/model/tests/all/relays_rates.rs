@@ -137,3 +137,13 @@ fn ways_by_one_cable_of_a_relay_are_alternatives() {
     assert!(took.0 <= alone.0 + alone.0 / 50, "{took:?} against {alone:?}");
     assert!(carried[0].min(carried[1]) * 20 < carried[0].max(carried[1]), "{carried:?}");
 }
+
+/// Two that it sends on by a cable each are additions.
+#[test]
+fn ways_by_two_cables_of_a_relay_add_up() {
+    let (by_one, _) = by_two_cables_to_a_relay(1);
+    let (took, carried) = by_two_cables_to_a_relay(2);
+    println!("{carried:?} frames in {took:?}; {by_one:?} by one cable");
+    assert!(took.0 * 10 <= by_one.0 * 7, "{took:?} against {by_one:?}");
+    assert!(carried[0].min(carried[1]) * 2 > carried[0].max(carried[1]), "{carried:?}");
+}

@@ -284,10 +284,8 @@ fn a_cable_that_is_plugged_in_later_carries() {
     }
 }
 
-/// `PATH-3`: of two cables what is small takes the one whose round trip is shorter, also where the pair is known by the other; and the other when
-/// that is cut.
-#[test]
-fn small_messages_take_the_cable_with_the_shorter_round_trip() {
+/// Two nodes on two cables with these latencies, the second of which is plugged in when they know each other by the first.
+fn cables_of(latencies: [Span; 2]) -> World {
     let mut links = vec![LinkInfo::new(1_500, true); 2];
     emp_model::cables(&mut links);
     let node = |index| NodeSetup {
@@ -296,19 +294,28 @@ fn small_messages_take_the_cable_with_the_shorter_round_trip() {
         ..NodeSetup::new(index, Profile::DEFAULT)
     };
     let fabric = |latency| FabricSetup { latency, ..FabricSetup::lan() };
-    let slow = Span::ms(1);
-    let mut world = acquainted_setup(WorldSetup {
-        fabrics: vec![fabric(slow), fabric(Span::us(20))],
+    acquainted_setup(WorldSetup {
+        fabrics: latencies.map(fabric).into(),
         nodes: (0..2).map(node).collect(),
         seed: 11,
-    });
-    let small = |world: &mut World, from: usize| {
-        let start = world.now();
-        world.receive(1 - from, Want::ANY, 32);
-        let message = world.send(MessageSpec::plain(from, 1 - from, 32));
-        wait(world, Span::ms(1_000), |world| world.arrived(message));
-        world.now().since(start)
-    };
+    })
+}
+
+/// What a message of 32 bytes takes from a node to the other.
+fn small(world: &mut World, from: usize) -> Span {
+    let start = world.now();
+    world.receive(1 - from, Want::ANY, 32);
+    let message = world.send(MessageSpec::plain(from, 1 - from, 32));
+    wait(world, Span::ms(1_000), |world| world.arrived(message));
+    world.now().since(start)
+}
+
+/// `PATH-3`: of two cables what is small takes the one whose round trip is shorter, also where the pair is known by the other; and the other when
+/// that is cut.
+#[test]
+fn small_messages_take_the_cable_with_the_shorter_round_trip() {
+    let slow = Span::ms(1);
+    let mut world = cables_of([slow, Span::us(20)]);
     assert!(small(&mut world, 0) > slow);
     (0..2).for_each(|node| world.plug(node));
     // The other cable is found by a long message.
@@ -323,5 +330,23 @@ fn small_messages_take_the_cable_with_the_shorter_round_trip() {
     for _ in 0..10 {
         small(&mut world, 0);
     }
+    finish(&mut world);
+}
+
+/// `PATH-3`: what a path took that nothing leaves by is measured again after some seconds, by what is small: it may be the shorter one by now.
+#[test]
+fn small_messages_try_a_cable_again_that_was_long_when_they_left_it() {
+    let mut world = cables_of([Span::us(300), Span::ms(2)]);
+    (0..2).for_each(|node| world.plug(node));
+    transfer(&mut world, 4);
+    world.network_mut().set_latency(1, Span::us(20));
+    let mut took = Vec::new();
+    for _ in 0..120 {
+        took.push([0, 1].map(|from| small(&mut world, from)));
+        world.pass(Span::ms(100));
+    }
+    let [first, last] = [0, took.len() - 1].map(|at| took[at]);
+    assert!(first[0] >= Span::us(300), "{first:?}");
+    assert!(last.iter().all(|took| *took < Span::us(150)), "{last:?}, {took:?}");
     finish(&mut world);
 }

@@ -1,8 +1,6 @@
 use alloc::string::String;
 use alloc::vec;
 
-use emp_wire::NodeId;
-
 use super::*;
 use crate::{Config, LinkInfo, Profile};
 

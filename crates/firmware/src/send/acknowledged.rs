@@ -159,6 +159,7 @@ impl SendSide {
         active.records.pop_front();
         let (further, delay) = (&mut self.further, self.profile.ack_delay);
         entry.path_acked(now, path, &PathProgress::of(&frame), &answer, (further, delay));
+        self.tell_measured(now, peer);
         self.train_acked(peer, (message, first, path), Some(came));
         Taken::Lone
     }

@@ -369,9 +369,6 @@ impl Firmware {
     pub(crate) fn note_lanes(&mut self, peer: u32) {
         let lanes = self.peers.interfaces(peer);
         self.receive.set_lanes(peer, lanes);
-        if lanes > 1 {
-            self.send.compare_paths(peer);
-        }
     }
 
     /// All that the receive side has to say to the send side.

@@ -207,11 +207,6 @@ impl SendSide {
         self.peers[peer].rtt(&self.further, path).recent_us((now.0 / 1_000) as u32)
     }
 
-    /// Paths to a peer lead over several interfaces: they are compared from now on, also before any but the first was used.
-    pub(crate) fn compare_paths(&mut self, peer: u32) {
-        entry(&mut self.peers[peer].further, &mut self.further);
-    }
-
     /// Something was acknowledged: now and then that is said of peers that may have several paths.
     #[inline]
     pub(super) fn tell_measured(&mut self, now: Time, peer: u32) {

@@ -339,6 +339,12 @@ fn small_messages_try_a_cable_again_that_was_long_when_they_left_it() {
     let mut world = cables_of([Span::us(300), Span::ms(2)]);
     (0..2).for_each(|node| world.plug(node));
     transfer(&mut world, 4);
+    // The other node has used both as well.
+    for _ in 0..4 {
+        world.receive(0, Want::ANY, 4 << 20);
+        let message = world.send(MessageSpec::plain(1, 0, 4 << 20));
+        wait(&mut world, Span::ms(60_000), |world| world.arrived(message));
+    }
     world.network_mut().set_latency(1, Span::us(20));
     let mut took = Vec::new();
     for _ in 0..120 {

@@ -369,7 +369,7 @@ static void searches(void)
 	look_until(&world, &world.a, &ends, NODES);
 	EQUAL(ends.good + ends.failed, NODES);
 	/* And who is there is spoken to. */
-	EQUAL(fi_tsend(world.a.ep, from, 8, NULL, world.a.peer, 3, NULL), 0);
+	EQUAL(POST(&world, &world.a, &ends, fi_tsend(world.a.ep, from, 8, NULL, world.a.peer, 3, NULL)), 0);
 	look_until(&world, &world.a, &ends, NODES + 1);
 	EQUAL(ends.good + ends.failed, NODES + 1);
 	world_close(&world);

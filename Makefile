@@ -134,7 +134,8 @@ threads: deps
 	MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test --locked -p emp-host --lib --target-dir $(BUILT)/../miri -- second::
 	RUSTFLAGS=-Zsanitizer=thread $(CARGO) +nightly test -Zbuild-std --target $(SANITIZED) --locked -p emp-rings --lib --target-dir $(BUILT)/../tsan -- slot_ring
 	RUSTFLAGS=-Zsanitizer=thread $(CARGO) +nightly test -Zbuild-std --target $(SANITIZED) --locked -p emp-firmware --test all --target-dir $(BUILT)/../tsan -- halves
-	RUSTFLAGS=-Zsanitizer=thread $(CARGO) +nightly test -Zbuild-std --target $(SANITIZED) --locked -p emp-host --lib --test delivered --target-dir $(BUILT)/../tsan -- second:: board
+	RUSTFLAGS=-Zsanitizer=thread $(CARGO) +nightly test -Zbuild-std --target $(SANITIZED) --locked -p emp-host --lib --target-dir $(BUILT)/../tsan -- second:: board
+	RUSTFLAGS=-Zsanitizer=thread $(CARGO) +nightly test -Zbuild-std --target $(SANITIZED) --locked -p emp-host --test delivered --target-dir $(BUILT)/../tsan
 
 lint: deps wasm
 	$(CARGO) fmt --all -- --check

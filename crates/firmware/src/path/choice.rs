@@ -341,6 +341,26 @@ mod tests {
     use super::*;
     use emp_wire::LinkAddress;
 
+    /// Paths by none of which long frames get through, the one by which what is small is there soonest among them.
+    fn several<'a>(
+        hops: [Option<Hop<'a>>; PATHS_MAX],
+        quick: usize,
+        (costs, lengths, hop_lists): (&'a Costs, &'a Lengths, &'a HopLists),
+    ) -> Paths<'a> {
+        Paths {
+            hops,
+            several: true,
+            quick: PathId::new(quick),
+            bytes: [1_472; PATHS_MAX],
+            lengths,
+            costs,
+            long: 0,
+            deep: 0,
+            learned: None,
+            hop_lists,
+        }
+    }
+
     /// Two links of which the second is quicker from 5 frames on, or 3 if they leave as a long one.
     fn costs() -> Costs {
         let links = LinkCost::divided(5, 3)
@@ -398,18 +418,7 @@ mod tests {
         let mut hops = [None; PATHS_MAX];
         (0..4).for_each(|at| hops[at] = Some((LinkIndex(at as u8), &address)));
         let by = |quick: usize, least: [u32; 4]| {
-            let paths = Paths {
-                hops,
-                several: true,
-                quick: PathId::new(quick),
-                bytes: [1_472; PATHS_MAX],
-                lengths: &lengths,
-                costs: &costs,
-                long: 0,
-                deep: 0,
-                learned: None,
-                hop_lists: &hop_lists,
-            };
+            let paths = several(hops, quick, (&costs, &lengths, &hop_lists));
             assert_eq!(paths.choose(1, false), PathId::new(quick));
             paths.quickest(|path| least[path.index()]).index()
         };
@@ -438,18 +447,7 @@ mod tests {
         let with = |up: &[usize], quick: usize| {
             let mut hops = [None; PATHS_MAX];
             up.iter().for_each(|path| hops[*path] = Some((LinkIndex(*path as u8), &address)));
-            Paths {
-                hops,
-                several: true,
-                quick: at(quick),
-                bytes: [1_472; PATHS_MAX],
-                lengths: &lengths,
-                costs: &costs,
-                long: 0,
-                deep: 0,
-                learned: None,
-                hop_lists: &hop_lists,
-            }
+            several(hops, quick, (&costs, &lengths, &hop_lists))
         };
         let least = [300, 90, 200, 100];
         let quickest = |paths: &Paths| paths.quickest(|path| least[path.index()]);

@@ -6,9 +6,10 @@ use emp_wire::{HEADER_BYTES, Sequence, TRAIN_FRAMES_MAX};
 
 use super::active::Active;
 use super::build::First;
+use super::leaving::Leaving;
 use super::plan::{AtOnce, Plan, Shape};
 use super::record::{Record, What};
-use super::transmission::{Leaving, Outlet};
+use super::transmission::Outlet;
 use super::{SendMessage, SendPeer, SendSide, State, Work};
 use crate::counters::Counter;
 use crate::cross::Control;

@@ -15,6 +15,7 @@ mod doubt;
 mod flight;
 mod granted;
 mod holdings;
+mod leaving;
 mod long;
 mod lost;
 mod message;

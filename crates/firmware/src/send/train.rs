@@ -7,8 +7,8 @@
 use emp_wire::{Flags, HEADER_BYTES, Kind, Sequence};
 
 use super::build::{Body, Numbers};
+use super::leaving::{Leaving, inline_of};
 use super::record::{FrameState, Load, Piece, What};
-use super::transmission::{Leaving, inline_of};
 use super::{Outlet, SendSide, State};
 use crate::encode::{Alike, EncodeError, Head, INLINE_PAYLOAD_BYTES, Line};
 use crate::limits::WINDOW_FRAMES;

@@ -15,6 +15,18 @@ const NODES: usize = 256;
 /// the message, and its acknowledgement.
 const FRAMES_PER_PAIR_MAX: u64 = 6;
 
+/// How many hellos arrive from now on.
+fn count_hellos(world: &mut World) -> Rc<Cell<u64>> {
+    let hellos = Rc::new(Cell::new(0u64));
+    let counted = hellos.clone();
+    world.network_mut().set_script(Some(Box::new(move |_, _, _, frame| {
+        let hello = Header::parse(frame).is_ok_and(|(header, _)| header.kind == Kind::Hello);
+        counted.set(counted.get() + u64::from(hello));
+        Some(Verdict::default())
+    })));
+    hellos
+}
+
 #[test]
 fn a_job_of_256_nodes_that_start_at_once_asks_nobody_but_whom_it_looks_for() {
     let mut world = World::new(WorldSetup::lan(NODES, &Profile::DEFAULT));
@@ -25,13 +37,7 @@ fn a_job_of_256_nodes_that_start_at_once_asks_nobody_but_whom_it_looks_for() {
             world.poke(node, |firmware, _, _| firmware.hint(id, LinkIndex(0), address));
         }
     }
-    let hellos = Rc::new(Cell::new(0u64));
-    let counted = hellos.clone();
-    world.network_mut().set_script(Some(Box::new(move |_, _, _, frame| {
-        let hello = Header::parse(frame).is_ok_and(|(header, _)| header.kind == Kind::Hello);
-        counted.set(counted.get() + u64::from(hello));
-        Some(Verdict::default())
-    })));
+    let hellos = count_hellos(&mut world);
     let (before, start) = (world.network().totals(), world.now());
     let mut messages = Vec::new();
     for node in 0..NODES {
@@ -60,13 +66,7 @@ fn a_job_of_256_nodes_that_start_at_once_asks_nobody_but_whom_it_looks_for() {
 #[test]
 fn nodes_without_hints_that_start_at_once_ask_everyone_once_for_each_that_they_send_to() {
     let mut world = World::new(WorldSetup::lan(NODES, &Profile::DEFAULT));
-    let hellos = Rc::new(Cell::new(0u64));
-    let counted = hellos.clone();
-    world.network_mut().set_script(Some(Box::new(move |_, _, _, frame| {
-        let hello = Header::parse(frame).is_ok_and(|(header, _)| header.kind == Kind::Hello);
-        counted.set(counted.get() + u64::from(hello));
-        Some(Verdict::default())
-    })));
+    let hellos = count_hellos(&mut world);
     let mut messages = Vec::new();
     for node in 0..NODES {
         for bit in 0..8 {

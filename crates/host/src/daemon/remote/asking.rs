@@ -168,16 +168,21 @@ mod tests {
     use crate::daemon::news::emit_event;
     use crate::daemon::told;
 
-    /// A waiter that asked and was told that there is nothing goes to sleep: what was read beside the answer must not be slept over.
-    #[test]
-    fn what_comes_with_an_answer_is_looked_at_before_the_next_sleep() {
+    /// A service's end of a channel, and a program's whose engine is ready.
+    fn ready() -> (Channel, Remote) {
         let (mut service, memory, bell) = Channel::create().expect("memory");
         let client = Channel::open(memory.as_fd(), bell).expect("it is mapped");
         let connection = Held::new(memory.try_clone().expect("a descriptor"));
         let facts = Facts { operations_max: 1, ..Facts::default() };
         assert!(service.write(told::READY, &[&facts.emit()]).expect("there is room"));
         let seat = EngineSeat { channel: client, connection };
-        let mut remote = Remote::begin(seat).expect("it is ready");
+        (service, Remote::begin(seat).expect("it is ready"))
+    }
+
+    /// A waiter that asked and was told that there is nothing goes to sleep: what was read beside the answer must not be slept over.
+    #[test]
+    fn what_comes_with_an_answer_is_looked_at_before_the_next_sleep() {
+        let (mut service, mut remote) = ready();
         assert!(!remote.turn() && !remote.arm());
         // The message comes right behind the look for it, and both are read at once.
         let answer = Answer::Probed(None).emit();
@@ -188,16 +193,11 @@ mod tests {
         assert!(remote.turn(), "what came may end the wait");
         assert!(!remote.turn() && !remote.arm());
     }
+
     /// A put that is behind others in the ring when its peer ends would have the engine look for that peer for ten seconds.
     #[test]
     fn what_was_posted_for_a_node_that_has_ended_is_not_looked_for() {
-        let (mut service, memory, bell) = Channel::create().expect("memory");
-        let client = Channel::open(memory.as_fd(), bell).expect("it is mapped");
-        let connection = Held::new(memory.try_clone().expect("a descriptor"));
-        let facts = Facts { operations_max: 1, ..Facts::default() };
-        assert!(service.write(told::READY, &[&facts.emit()]).expect("there is room"));
-        let seat = EngineSeat { channel: client, connection };
-        let mut remote = Remote::begin(seat).expect("it is ready");
+        let (mut service, mut remote) = ready();
         let flight = |to| Flight {
             kind: OpKind::Put,
             context: 5,

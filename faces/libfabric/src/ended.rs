@@ -7,7 +7,7 @@ use crate::cq::{Ended, Failure};
 use crate::endpoint::{Enabled, EpInner, State};
 use crate::events;
 use crate::flags::{Caps, CqFlags, Directions};
-use crate::slots::{Kind, Operation};
+use crate::operations::{Kind, Operation};
 use crate::status::failure;
 use emp_face::log;
 

@@ -22,8 +22,8 @@ use crate::flags::{BindFlags, Caps, Defaults, Directions, OpFlags};
 use crate::info::{IOV_LIMIT, RX_FLAGS, TX_FLAGS, with_directions, with_initiators};
 use crate::neighbours::Neighbours;
 use crate::objects::{Object, aloud, downcast, fid, give, look, object, take};
+use crate::operations::Operations;
 use crate::options::{control, getname, getopt, setopt};
-use crate::slots::Operations;
 use crate::stx::Stx;
 use crate::tables::{
     AtomicOps, COLLECTIVE, CmOps, EpOps, FidOps, MsgOps, NONE, RmaOps, TaggedOps, UnsupportedTable,

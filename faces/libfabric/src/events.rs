@@ -21,7 +21,7 @@ use crate::cntr::CntrInner;
 use crate::domain::DomainInner;
 use crate::endpoint::{Enabled, Endpoints, EpInner, State, join, leave};
 use crate::flags::Directions;
-use crate::slots::{Kind, Operation};
+use crate::operations::{Kind, Operation};
 use crate::status::refusal;
 use crate::transfer::EAGAIN;
 

@@ -14,8 +14,8 @@ use crate::events::{Access, Event};
 use crate::flags::{Caps, CqFlags, Directions, OpFlags};
 use crate::info::{IOV_LIMIT, REMOTE_IOV_LIMIT};
 use crate::lend::lend;
+use crate::operations::{Kind, Operation};
 use crate::remote::{Manner, Transfer};
-use crate::slots::{Kind, Operation};
 use crate::status::refusal;
 use crate::transfer::{EAGAIN, EINVAL, not_enabled};
 

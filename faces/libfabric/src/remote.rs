@@ -13,8 +13,8 @@ use crate::events::{Access, Event};
 use crate::flags::{Caps, CqFlags, Directions, OpFlags};
 use crate::info::{IOV_LIMIT, MESSAGE_BYTES_MAX, REMOTE_IOV_LIMIT};
 use crate::lend::{self, is_refused, lend};
+use crate::operations::{Kind, Operation};
 use crate::pieces::{Piece, Pieces, Work, take};
-use crate::slots::{Kind, Operation};
 use crate::status::refusal;
 use crate::transfer::{EAGAIN, EINVAL, not_enabled, segment, segments};
 

@@ -14,7 +14,7 @@ use crate::flags::{Caps, OpFlags};
 use crate::info::IOV_LIMIT;
 use crate::lend::{is_refused, lend};
 use crate::objects::aloud;
-use crate::slots::{Kind, Operation};
+use crate::operations::{Kind, Operation};
 use crate::status::refusal;
 
 pub const EAGAIN: isize = -(libc::EAGAIN as isize);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use emp_firmware::{Completion, Status};
 
 use crate::endpoint::error::{Failed, OperationError};
-use crate::flying::slots::{Begun, SlotKey};
+use crate::flying::requests::{Begun, SlotKey};
 use crate::machine::clock;
 use crate::memory::buffer::Held;
 use crate::node::running::NodeInner;

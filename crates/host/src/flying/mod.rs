@@ -3,5 +3,5 @@
 pub(crate) mod alarm;
 pub(crate) mod predict;
 pub(crate) mod queues;
+pub(crate) mod requests;
 pub(crate) mod sleepers;
-pub(crate) mod slots;

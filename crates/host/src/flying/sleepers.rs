@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use crate::flying::queues::QueueKey;
-use crate::flying::slots::{Buried, SlotKey};
+use crate::flying::requests::{Buried, SlotKey};
 use crate::machine::wakeup::Parker;
 
 /// What a sleeper sleeps for.

@@ -3,7 +3,7 @@
 use emp_firmware::{AtomicDescriptor, GetDescriptor, PostError, ReceiveDescriptor, Segment, Time};
 
 use crate::daemon::Tell;
-use crate::flying::slots::{Begun, State};
+use crate::flying::requests::{Begun, State};
 use crate::memory::process::is_apart;
 use crate::told::journal::Level;
 use crate::turn::core::{Core, POLL_BY_HAND};

@@ -7,7 +7,7 @@ use emp_wire::NodeId;
 
 use crate::daemon::Tell;
 use crate::flying::queues::QueueKey;
-use crate::flying::slots::{Begun, Ended};
+use crate::flying::requests::{Begun, Ended};
 use crate::links::evidence::Known;
 use crate::told::news::Scene;
 use crate::turn::core::Core;

@@ -6,7 +6,7 @@ use emp_firmware::{
 };
 use emp_wire::NodeId;
 
-use crate::flying::slots::{Begun, SlotKey, State};
+use crate::flying::requests::{Begun, SlotKey, State};
 use crate::machine::clock;
 use crate::memory::process::ProcessMemory;
 use crate::turn::core::Core;

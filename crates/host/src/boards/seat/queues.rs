@@ -13,8 +13,8 @@ use crate::boards::wait::wait_for;
 use crate::daemon::Tell;
 use crate::flying::alarm::Alarm;
 use crate::flying::queues::QueueKey;
+use crate::flying::requests::{Begun, State};
 use crate::flying::sleepers::Interest;
-use crate::flying::slots::{Begun, State};
 use crate::machine::clock;
 use crate::turn::core::Core;
 

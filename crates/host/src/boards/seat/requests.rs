@@ -8,8 +8,8 @@ use crate::boards::lock::{Locked, Shared};
 use crate::boards::seat::{Post, Seat, is_temporary};
 use crate::boards::wait::wait_for;
 use crate::daemon::Tell;
+use crate::flying::requests::{Begun, SlotKey, State};
 use crate::flying::sleepers::Interest;
-use crate::flying::slots::{Begun, SlotKey, State};
 
 /// After a refusal for lack of room: a turn, so that a caller who just tries again gets there.
 #[cold]

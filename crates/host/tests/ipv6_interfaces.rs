@@ -38,9 +38,6 @@ fn lab(have: Have) -> Option<Lab> {
         for (at, name) in INTERFACES.into_iter().enumerate() {
             lab.ip(side, &["address", "flush", "dev", name]);
             lab.ip(side, &["link", "set", name, "down"]);
-            // Addresses may be used at once then: else they are tried for a second first.
-            let file = format!("/proc/sys/net/ipv6/conf/{name}/accept_dad");
-            lab.inside(side, || std::fs::write(file, "0").unwrap());
             if have == Have::OneLinkLocal {
                 lab.ip(side, &["link", "set", name, "addrgenmode", "none"]);
             }

@@ -100,45 +100,13 @@ fn ipv6_is_as_good_as_ipv4() {
     for of in [&link_local as &dyn Fn(&Lab, usize) -> SocketAddr, &unique] {
         // The last: at that address alone. Each in a lab of its own, where nobody has the port.
         for bind in [Some(None), Some(everywhere), None] {
-            let Some(lab) = lab_without_trials() else { return };
+            let Some(lab) = Lab::build(1500) else { return };
             talk(&[0, 1].map(|side| {
                 let bind = bind.unwrap_or_else(|| Some(of(&lab, side).ip()));
                 start(&lab, side, bind, &[of(&lab, 1 - side)])
             }));
         }
     }
-}
-
-/// A lab whose IPv6 addresses may be used at once: those of cables are tried for a second first.
-fn lab_without_trials() -> Option<Lab> {
-    let lab = Lab::build(1500)?;
-    for side in 0..2 {
-        lab.ip(side, &["link", "set", INTERFACE, "down"]);
-        let file = format!("/proc/sys/net/ipv6/conf/{INTERFACE}/accept_dad");
-        lab.inside(side, || std::fs::write(file, "0").unwrap());
-        lab.ip(side, &["link", "set", INTERFACE, "up"]);
-        let address = format!("fd77::{}/64", side + 1);
-        lab.ip(side, &["address", "replace", &address, "dev", INTERFACE, "nodad"]);
-    }
-    // Those without a trial become good in a queue of the kernel's, on a busy machine after a while.
-    for side in 0..2 {
-        let start = Instant::now();
-        while !lab.inside(side, are_good) {
-            assert!(start.elapsed() < LONG, "an address of {INTERFACE} is not good");
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
-    Some(lab)
-}
-
-/// Both IPv6 addresses of this host's cable may be bound to.
-fn are_good() -> bool {
-    const TENTATIVE: u32 = 0x40;
-    let all = std::fs::read_to_string("/proc/thread-self/net/if_inet6").unwrap();
-    let of_cable = all.lines().filter(|line| line.ends_with(INTERFACE));
-    let flags = of_cable.filter_map(|line| line.split_whitespace().nth(4));
-    let flags: Vec<_> = flags.filter_map(|flags| u32::from_str_radix(flags, 16).ok()).collect();
-    flags.len() >= 2 && flags.iter().all(|flags| flags & TENTATIVE == 0)
 }
 
 /// Of several nodes of a machine one has the usual port, and all are found, also by each other.

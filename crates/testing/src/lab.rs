@@ -12,7 +12,7 @@ use crate::{Need, skip};
 pub const INTERFACE: &str = "emp0";
 
 /// The kernel does this within a second, however busy it is.
-const CARRIER_LIMIT: Duration = Duration::from_secs(20);
+const READY_LIMIT: Duration = Duration::from_secs(20);
 
 /// Two namespaces, removed with everything in them when the value is dropped, also by a panic.
 pub struct Lab {
@@ -39,6 +39,15 @@ impl Lab {
             ip(&["netns", "add", &name]);
             lab.names.push(name);
         }
+        // Addresses may be used at once then. Else the kernel tries them for a second or two, and tells every link of its interface's
+        // change in the middle of whatever is tested by then.
+        for side in 0..2 {
+            for scope in ["all", "default"] {
+                let file = format!("/proc/sys/net/ipv6/conf/{scope}/accept_dad");
+                // A kernel without IPv6 has no such file.
+                lab.inside(side, || drop(std::fs::write(file, "0")));
+            }
+        }
         let mtu = mtu.to_string();
         let (a, b) = (&lab.names[0], &lab.names[1]);
         ip(&[
@@ -53,18 +62,23 @@ impl Lab {
             lab.ip(side, &["link", "set", "lo", "up"]);
             lab.ip(side, &["link", "set", INTERFACE, "up"]);
         }
-        // The kernel tells of a cable a moment after both ends are up; programs that begin before see none.
-        let has_carrier = |name: &String| {
-            let output = Command::new("ip").args(["-n", name, "link", "show", INTERFACE]).output();
-            let output = output.expect("the ip program is installed");
-            String::from_utf8_lossy(&output.stdout).contains("state UP")
-        };
+        // The kernel tells of a cable a moment after both ends are up, and of addresses from a queue; programs that begin before see none,
+        // and hear of a change then.
         let start = Instant::now();
-        while !lab.names.iter().all(has_carrier) {
-            assert!(start.elapsed() < CARRIER_LIMIT, "the cable has no carrier");
-            std::thread::sleep(Duration::from_millis(5));
+        for side in 0..2 {
+            while !(lab.has_carrier(side) && lab.inside(side, addresses_are_good)) {
+                assert!(start.elapsed() < READY_LIMIT, "{} is not ready", lab.names[side]);
+                std::thread::sleep(Duration::from_millis(1));
+            }
         }
         Some(lab)
+    }
+
+    fn has_carrier(&self, side: usize) -> bool {
+        let shown = ["-n", self.name(side), "link", "show", INTERFACE];
+        let output = Command::new("ip").args(shown).output();
+        let output = output.expect("the ip program is installed");
+        String::from_utf8_lossy(&output.stdout).contains("state UP")
     }
 
     /// The name of one of the two namespaces.
@@ -107,6 +121,16 @@ impl Lab {
     pub fn inside<T: Send>(&self, side: usize, work: impl FnOnce() -> T + Send) -> T {
         inside(&self.names[side], work)
     }
+}
+
+/// This host's cable has both its IPv6 addresses, the kernel's and the lab's, and they may be bound to. True where there is no IPv6.
+fn addresses_are_good() -> bool {
+    const TENTATIVE: u32 = 0x40;
+    let all = std::fs::read_to_string("/proc/thread-self/net/if_inet6").unwrap_or_default();
+    let of_cable = all.lines().filter(|line| line.ends_with(INTERFACE));
+    let flags = of_cable.filter_map(|line| line.split_whitespace().nth(4));
+    let flags: Vec<_> = flags.filter_map(|flags| u32::from_str_radix(flags, 16).ok()).collect();
+    all.is_empty() || flags.len() >= 2 && flags.iter().all(|flags| flags & TENTATIVE == 0)
 }
 
 /// As [`Lab::inside`], in the namespace of this name.

@@ -49,9 +49,14 @@ pub(super) fn readiness(pair: &dyn Pair) -> Outcome {
         ensure!(after == Some(Polled::Readable), "not ready with {count} frames: {after:?}");
         collect(&mut *ends.b, count)?;
         // Of a descriptor that was asked for before, as by those who sleep on several: then this is what they ask.
-        let due = ends.b.next_due();
+        let soon = |due: Option<Duration>| due.is_some_and(|due| due <= SHORT);
+        if soon(ends.b.next_due()) {
+            // Its interface may have changed just now, as when the system is through with a new address: who asks has heard of it.
+            let _ = ends.b.condition();
+        }
         // A link may have something of its own to do later.
-        ensure!(due.is_none_or(|due| due > SHORT), "due in {due:?} though all was taken");
+        let due = ends.b.next_due();
+        ensure!(!soon(due), "due in {due:?} though all was taken");
         let emptied = |ends: &mut Ends| -> Outcome {
             let emptied = system::poll(kept.as_fd(), Some(SHORT));
             ensure!(

@@ -5,7 +5,6 @@
 mod common;
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
-use std::time::{Duration, Instant};
 
 use common::{LONG, pattern};
 use emp_host::{AutoLinks, Board, Counter, Node, NodeEvent, Selector, Want};

@@ -121,10 +121,14 @@ mutants: deps
 	tools/mutants $(dir $(BUILT))mutants $(MUTANTS_SHARD) $(MUTANTS)
 
 ## Every order of memory accesses that the rings allow, and the words between two threads: who runs a piece of work, and what is owed to a
-## peer; by loom. Its own target directory, because it is another configuration of everything. About 20 s after the build.
+## peer; by loom. Its own target directory, because it is another configuration of everything. About a minute after the build, to which link-time
+## optimisation would add another.
+loom: export RUSTFLAGS = --cfg loom
+loom: export CARGO_PROFILE_RELEASE_LTO = off
+loom: export CARGO_PROFILE_RELEASE_CODEGEN_UNITS = 16
 loom: deps
-	RUSTFLAGS="--cfg loom" $(CARGO) test --release --locked -p emp-rings --test shm_loom --test slots_loom --test pieces_loom --target-dir $(BUILT)/../loom
-	RUSTFLAGS="--cfg loom" $(CARGO) test --release --locked -p emp-firmware --lib --target-dir $(BUILT)/../loom -- orders
+	$(CARGO) test --release --locked -p emp-rings --test shm_loom --test slots_loom --test pieces_loom --target-dir $(BUILT)/../loom
+	$(CARGO) test --release --locked -p emp-firmware --lib --target-dir $(BUILT)/../loom -- orders
 
 ## What two threads of a board do to memory that both can reach, by Miri and ThreadSanitizer. Needs nightly Rust with the components miri and rust-src
 ## (rustup component add miri rust-src --toolchain nightly). Not part of `make test`: the standard library is built anew for it, which takes minutes.

@@ -34,8 +34,8 @@ const TRAIN_ON_WIRE: usize = 8;
 /// rings took longer than the bare link's, which a long frame saves.
 const FRAME_NS: u64 = 300;
 
-/// What it takes to hand a frame to the thread of a service, in nanoseconds: 2,300 on a core that both share and 17,000 to 24,000 on one that sleeps
-/// (AMD EPYC, two cores), next to nothing where the thread has a core for itself and looks on. What is small leaves as datagrams so, which take a
+/// What it takes at least to hand a frame to the thread of a service, in nanoseconds: 2,300 on a core that both share and 17,000 to 24,000 on one that
+/// sleeps (AMD EPYC, two cores, where a datagram took 2,500: on slower machines a wake takes as much longer as that), next to nothing where the thread has a core for itself and looks on. What is small leaves as datagrams so, which take a
 /// system call more and wait for nobody (decision 132).
 const HAND_OVER_NS: u64 = 2_300;
 
@@ -242,7 +242,8 @@ impl LinkCosts {
         if !served {
             return Self { alone_ns: raw_ns, further_ns: raw_ns };
         }
-        Self { alone_ns: raw_ns + 2 * HAND_OVER_NS, further_ns: self.alone_ns }
+        let hand_over_ns = HAND_OVER_NS.max(self.alone_ns);
+        Self { alone_ns: raw_ns + 2 * hand_over_ns, further_ns: self.alone_ns }
     }
 
     fn of(alone: Duration, train: Duration, frames: usize) -> Self {
@@ -326,6 +327,16 @@ mod tests {
             // A service is not woken for what is small.
             let [small, bulk] = costs.of_links().map(|link| link.of(1, false));
             assert_eq!(served, bulk < small, "{costs}");
+        }
+    }
+
+    #[test]
+    fn a_service_is_not_woken_for_what_is_small_however_slow_the_machine() {
+        for datagram_ns in [500, 1_000, 2_500, 5_570, 10_000, 100_000] {
+            let bulk = costs(datagram_ns, datagram_ns / 20);
+            let paths = PathCosts { small: bulk.of_raw_frames(true), bulk, long: None };
+            let [small, bulk] = paths.of_links().map(|link| link.of(1, false));
+            assert!(bulk < small, "{paths}");
         }
     }
 

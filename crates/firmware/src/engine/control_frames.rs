@@ -94,7 +94,8 @@ impl Firmware {
         };
         let body =
             |into: &mut [u8]| Ack { node: own, sack: said.sack, grant: ack.grant }.emit(into);
-        if self.say((ack.peer, ack.path), &head, body, (memory, batch)) {
+        let path = self.receive.path_of_ack(ack.peer, self.peers.path_of_acks(ack.peer));
+        if self.say((ack.peer, path), &head, body, (memory, batch)) {
             self.counters.count(Counter::AcksSent);
         }
     }

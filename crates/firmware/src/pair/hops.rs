@@ -72,6 +72,16 @@ impl Peers {
         Some((path, paths.hop(path)?, paths.single_bytes(path)))
     }
 
+    /// The path that acknowledgements to a peer take (`PATH-5`).
+    #[inline]
+    pub(crate) fn path_of_acks(&self, index: u32) -> PathId {
+        let peer = &self.entries[index];
+        if peer.up & !PathId::FIRST.bit() == 0 || self.costs.is_single(peer.link) {
+            return PathId::FIRST;
+        }
+        self.paths(index).of_acknowledgements()
+    }
+
     /// The largest frame by one of a peer's paths, in bytes. 0: there is no such path.
     pub(crate) fn bytes_by(&self, index: u32, path: PathId) -> u16 {
         if path == PathId::FIRST {

@@ -190,10 +190,24 @@ impl<'a> Paths<'a> {
         }
     }
 
-    /// The first path, or another if that has failed: the way of acknowledgements and of questions whether a peer is there.
+    /// The first path, or another if that has failed: the way of questions whether a peer is there.
     #[inline]
     pub(crate) fn first(&self) -> Option<Hop<'a>> {
         self.pick(PathId::FIRST).1
+    }
+
+    /// The path of acknowledgements (`PATH-5`): the first, or beside it, over the same interface, the one by which single frames leave as they cost
+    /// less. Another cable may be quicker, but one that has gone dead one way would be noticed by nobody whose own frames do not take it.
+    pub(crate) fn of_acknowledgements(&self) -> PathId {
+        let single = |link| self.costs.is_single(link);
+        let Some((first, _)) = self.hop(PathId::FIRST).filter(|(link, _)| !single(*link)) else {
+            return PathId::FIRST;
+        };
+        let beside = |path| self.share(PathId::FIRST, path);
+        let mut others = self
+            .each()
+            .filter(|(path, (link, _))| self.costs.is_cheaper(*link, first) && beside(*path));
+        others.next().map_or(PathId::FIRST, |(path, _)| path)
     }
 
     /// All that can be used.
@@ -209,10 +223,14 @@ impl<'a> Paths<'a> {
         others().find(|id| !self.share(path, *id)).or_else(|| others().next())
     }
 
-    /// The path of control frames: that of single frames, unless they have no preference and the first works.
+    /// The path of control frames: that of single frames, unless they have no preference and the first works; then that of acknowledgements.
     #[inline]
     pub(crate) fn of_control(&self) -> PathId {
-        if self.hop(self.quick).is_some() { self.quick } else { self.choose_for_get(1) }
+        match self.hop(self.quick) {
+            Some(_) if self.quick != PathId::FIRST => self.quick,
+            Some(_) => self.of_acknowledgements(),
+            None => self.choose_for_get(1),
+        }
     }
 
     /// The path by which what is small is there soonest (`PATH-3`), of those by which a single frame costs as little as by the one in use: that
@@ -462,10 +480,14 @@ mod tests {
         assert_eq!((quickest(&sockets), sockets.choose(1, false)), (PathId::FIRST, at(socket_a)));
         let far = sockets.quickest(|path| if path == at(socket_a) { 900 } else { 100 });
         assert_eq!(far, at(socket_b));
-        // The first works, and is not the cheapest: control frames take it as before, single ones what costs least.
+        // The first works, and is not the cheapest: single ones take what costs least, control frames and acknowledgements only over its interface.
         let costs = Costs::new(&[infos[1], infos[0], infos[2], infos[3]], true);
         let paths = Paths { costs: &costs, ..with(&[0, 1], 0) };
-        assert_eq!((paths.of_control(), paths.choose(1, false)), (PathId::FIRST, at(1)));
+        let of = |paths: &Paths<'_>| (paths.of_acknowledgements(), paths.of_control());
+        assert_eq!((of(&paths), paths.choose(1, false)), ((at(1), at(1)), at(1)));
+        let elsewhere = Paths { costs: &costs, ..with(&[0, ring_b], 0) };
+        assert_eq!(of(&elsewhere), (PathId::FIRST, PathId::FIRST));
+        assert_eq!(elsewhere.choose(1, false), at(ring_b));
     }
 
     #[test]

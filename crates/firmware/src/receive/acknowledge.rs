@@ -33,8 +33,10 @@ pub(super) struct Owed {
     due: bool,
     /// Frames of other paths than the first come: its own overtake them, and a gap does not mean a loss (`PATH-4`).
     mixed: bool,
-    /// The path by which acknowledgements leave (`PATH-5`).
-    path: PathId,
+    /// The path by which something came twice, as long as acknowledgements take that and not the usual one (`PATH-5`).
+    path: Option<PathId>,
+    /// The usual one, when the last left.
+    usual: PathId,
     /// Whether one that was asked for waits for the program's answer.
     answers: AnswersSoon,
     /// What it tells that cannot ride on another frame.
@@ -84,7 +86,8 @@ impl Owed {
             queued: false,
             due: false,
             mixed: false,
-            path: PathId::FIRST,
+            path: None,
+            usual: PathId::FIRST,
             answers: AnswersSoon::NEW,
             tells: Tells::NOTHING,
         }
@@ -160,8 +163,6 @@ impl AckQueues {
 /// An acknowledgement to send.
 pub(crate) struct AckOut {
     pub(crate) peer: u32,
-    /// The path to send it by.
-    pub(crate) path: PathId,
     pub(crate) cumulative: Sequence,
     pub(crate) said: Explicit,
     /// What the peer may send unasked, if it is to be told.
@@ -309,9 +310,16 @@ impl ReceiveSide {
     }
 
     /// A duplicate came by this path: acknowledgements by another may not arrive. Until something new comes by the
-    /// first they take this one (`PATH-5`).
+    /// usual one they take this one (`PATH-5`).
     pub(super) fn answer_by(&mut self, peer: u32, path: PathId) {
-        self.peers[peer].ack.path = path;
+        self.peers[peer].ack.path = Some(path);
+    }
+
+    /// The path of an acknowledgement, where `usual` is that of acknowledgements to this peer.
+    pub(crate) fn path_of_ack(&mut self, peer: u32, usual: PathId) -> PathId {
+        let owed = &mut self.peers[peer].ack;
+        owed.usual = usual;
+        owed.path.unwrap_or(usual)
     }
 
     /// What a peer sent asks for an acknowledgement, though nothing of it was taken.
@@ -393,9 +401,8 @@ impl ReceiveSide {
             let held_us = delay_us.cast_signed().clamp(0, u16::MAX.into()) as u16;
             let delay = AckDelay { held_us, unseen_us: self.unseen_us };
             let (cumulative, latest) = (cell.debt().acknowledge(), entry.received.latest);
-            let path = entry.ack.path;
             let said = Explicit { latest, untaken, marked, sack, delay };
-            return Some(AckOut { peer, path, cumulative, said, grant });
+            return Some(AckOut { peer, cumulative, said, grant });
         }
     }
 
@@ -478,11 +485,13 @@ impl ReceivePeer {
     /// Notes by which path something new came. True if what is missing before it may only have been overtaken.
     #[inline(always)]
     pub(super) fn overtakes(&mut self, path: PathId, arrival: Arrival) -> bool {
+        if path == self.ack.usual {
+            self.ack.path = None;
+        }
         if path != PathId::FIRST {
             self.ack.mixed = true;
             return false;
         }
-        self.ack.path = PathId::FIRST;
         // Nothing is behind: what is missing from now on was lost, until something comes by another path again.
         if self.ack.mixed && arrival == Arrival::InOrder && !self.received.has_gap() {
             self.ack.mixed = false;

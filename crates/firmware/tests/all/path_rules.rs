@@ -241,6 +241,39 @@ fn who_closes_answers_no_hello() {
     assert_eq!(real.count(Counter::DropHello), 1);
 }
 
+/// Where a single frame costs less by another link over the first one's interface, as by datagrams beside a service's frames, acknowledgements take
+/// that; but the path of what came twice, until something new comes by theirs (`PATH-5`).
+#[test]
+fn acknowledgements_take_the_cheaper_link_of_an_interface() {
+    let mut links = vec![LinkInfo::new(MTU, false); 2];
+    let [dear, cheap] =
+        [9_000, 2_000].map(|first_ns| LinkCost { first_ns, ..LinkCost::divided(5, 5)[0] });
+    (links[0].cost, links[1].cost) = (Some(dear), Some(cheap));
+    links[0].set_beside(OTHER, LinkAddress::index(1));
+    links[1].set_beside(LinkIndex(0), LinkAddress::index(0));
+    let mut real = Real::over(&Profile::DEFAULT, links);
+    let mut peer = Forged::met(2, &mut real);
+    let nonce = wants_a_path(&mut real, &peer);
+    hear_by_other(&mut real, THERE, &reply(&peer, nonce, None));
+    assert_eq!(real.firmware.paths(peer.node).len(), 2);
+    real.pass(Span::ms(10));
+    let acks = |real: &mut Real| {
+        let said = of_kind(&real.pass(Span::ms(10)), Kind::Ack);
+        said.iter().map(|said| said.to).collect::<Vec<_>>()
+    };
+    let frame = peer.next(Kind::Data, Flags::ACK_REQUEST, 1, b"x");
+    hear_by_other(&mut real, THERE, &frame);
+    assert_eq!(acks(&mut real), [THERE]);
+    real.hear(&peer, &frame);
+    assert_eq!(acks(&mut real), [peer.address()], "by the other it may not have arrived");
+    let next = peer.next(Kind::Data, Flags::ACK_REQUEST, 1, b"x");
+    real.hear(&peer, &next);
+    assert_eq!(acks(&mut real), [peer.address()], "nothing has come by the other");
+    let next = peer.next(Kind::Data, Flags::ACK_REQUEST, 1, b"x");
+    hear_by_other(&mut real, THERE, &next);
+    assert_eq!(acks(&mut real), [THERE]);
+}
+
 /// A path has failed if others bring answers meanwhile: a peer that is silent on all has other trouble (`PATH-5`).
 #[test]
 fn a_silent_peer_fails_no_path() {

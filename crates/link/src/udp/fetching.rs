@@ -21,6 +21,10 @@ const PLAIN_AFTER: u32 = 32;
 /// Of so many frames one is not fetched plainly, so that marks are seen. It costs a hundredth of a frame's way.
 const TOLD_EVERY: u32 = 8;
 
+/// Looks in a row that found nothing after which they are made plainly as well: more than a receiver makes that waits for the next of a train. What
+/// they find first is cut by what frames say, and its marks are not seen.
+const PLAIN_AFTER_NOTHING: u32 = 64;
+
 /// A way to fetch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Fetch {
@@ -39,6 +43,8 @@ pub(super) struct Fetching {
     short: u32,
     /// Frames in a row that came alone.
     lone: u32,
+    /// Looks in a row that found nothing.
+    nothing: u32,
     /// What was fetched last was long: a train may follow, worth a look before it is fetched.
     pub(super) after_long: bool,
 }
@@ -49,7 +55,9 @@ impl Fetching {
     pub(super) fn next(&self) -> Fetch {
         if self.short >= MANY_AFTER {
             Fetch::Many
-        } else if self.lone >= PLAIN_AFTER && !self.lone.is_multiple_of(TOLD_EVERY) {
+        } else if self.nothing >= PLAIN_AFTER_NOTHING
+            || self.lone >= PLAIN_AFTER && !self.lone.is_multiple_of(TOLD_EVERY)
+        {
             Fetch::Plain
         } else {
             Fetch::Told
@@ -62,6 +70,7 @@ impl Fetching {
         let short = bytes < FETCH_MANY_BELOW_BYTES;
         self.short = if short { self.short.saturating_add(1) } else { 0 };
         self.after_long = !short;
+        self.nothing = 0;
         self.lone = if lone { self.lone.checked_add(1).unwrap_or(PLAIN_AFTER) } else { 0 };
     }
 
@@ -69,6 +78,7 @@ impl Fetching {
     #[inline]
     pub(super) fn found_nothing(&mut self) {
         self.short = 0;
+        self.nothing = self.nothing.saturating_add(1);
     }
 
     /// What came could not be cut without being told how.
@@ -112,6 +122,19 @@ mod tests {
         let fetched = lone(&mut fetching, 800);
         assert_eq!(plain(&fetched), 700);
         assert!(fetched.chunks(8).all(|some| some.contains(&Fetch::Told)), "marks are looked for");
+    }
+
+    /// A node that finds nothing by datagrams, as its small frames are raw, looks in the cheapest way; after the first that comes as before.
+    #[test]
+    fn fruitless_looks_are_plain() {
+        let mut fetching = Fetching::default();
+        (1..PLAIN_AFTER_NOTHING).for_each(|_| fetching.found_nothing());
+        assert_eq!(fetching.next(), Fetch::Told);
+        fetching.found_nothing();
+        assert_eq!(fetching.next(), Fetch::Plain);
+        fetching.found(61_472, false);
+        assert!(fetching.after_long);
+        assert_eq!(fetching.next(), Fetch::Told);
     }
 
     #[test]

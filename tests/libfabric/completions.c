@@ -133,7 +133,14 @@ static void full_queue(void)
 	}
 	EQUAL(seen, posted);
 	/* There is room again. */
-	EQUAL(fi_send(world.a.ep, NULL, 0, NULL, world.a.self, NULL), 0);
+	end = now() + PATIENCE;
+	do {
+		/* What has made room is told to an engine elsewhere first. */
+		result = fi_send(world.a.ep, NULL, 0, NULL, world.a.self, NULL);
+		if (result)
+			fi_cq_read(world.a.cq, entries, 0);
+	} while (result == -FI_EAGAIN && now() < end);
+	EQUAL(result, 0);
 	world_close(&world);
 }
 
@@ -279,7 +286,8 @@ static void overrun(void)
 		}
 	}
 	EQUAL(sent, MANY);
-	for (int i = 0; i < 1000; i++) {
+	/* An engine elsewhere goes on by itself, a part at a time. */
+	for (end = now() + 0.5; now() < end;) {
 		fi_trywait(world.fabric, waits, 1);
 		fi_cq_read(world.a.cq, entries, 1);
 	}
@@ -299,7 +307,9 @@ void test_completions(void)
 	formats();
 	selective();
 	full_queue();
-	read_to_the_end();
+	/* How many frames are there by the next look is not asked where two more processes pass them on. */
+	if (!getenv("FI_EMP_BOARD") && !(getenv("FI_EMP_LINK") && !strcmp(getenv("FI_EMP_LINK"), "empd")))
+		read_to_the_end();
 	overrun();
 	counters();
 }

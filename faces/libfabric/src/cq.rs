@@ -138,9 +138,11 @@ impl CqInner {
     }
 
     /// Adds an entry for which no operation of ours was posted: peers decide how many there are. Beyond several times the
-    /// queue's length they are dropped, and readers are told (`FI_EOVERRUN`).
+    /// queue's length they are dropped, and readers are told (`FI_EOVERRUN`) after what came before: so all that comes later is dropped too.
     pub fn push_unasked(&self, entry: Ended) {
-        if self.count.load(Ordering::Relaxed) >= OVERRUN * self.depth {
+        if self.overrun.load(Ordering::Relaxed)
+            || self.count.load(Ordering::Relaxed) >= OVERRUN * self.depth
+        {
             self.overrun.store(true, Ordering::Relaxed);
         } else {
             self.push(entry);

@@ -47,9 +47,14 @@ const BETWEEN_HOSTS: [&str; 16] = [
     "failures",
 ];
 
-/// Those of them that are about messages and memory, and take a second or two. `completions` counts how many frames are there by the next look,
-/// which those are not that two more processes pass on.
-const BY_SERVICE: [&str; 6] = ["messages", "tagged", "probing", "memory", "atomics", "threads"];
+/// Those of them that are about messages, memory and what is lost, and take a second or two.
+const BY_SERVICE: [&str; 8] =
+    ["messages", "tagged", "probing", "completions", "memory", "atomics", "threads", "failures"];
+
+/// With EMP_ALL_PROGRAMS in the environment all that may be on two hosts, which takes some minutes more.
+fn by_service() -> &'static [&'static str] {
+    if std::env::var_os("EMP_ALL_PROGRAMS").is_some() { &BETWEEN_HOSTS } else { &BY_SERVICE }
+}
 
 const LOSS: (&str, &str) = ("FI_EMP_FAULT", "drop:0.01");
 
@@ -110,7 +115,7 @@ fn through_services(what: &str, by: (&str, &str)) {
             by,
         ];
         let settings: Vec<_> = settings.into_iter().chain(loss).collect();
-        run(&format!("{what}{how}"), &BY_SERVICE, &settings, " 0 failed");
+        run(&format!("{what}{how}"), by_service(), &settings, " 0 failed");
     }
 }
 
@@ -132,7 +137,7 @@ fn through_one_service(what: &str, by: (&str, &str)) {
         format!("ip netns exec {} setpriv --reuid=65534 --regid=65534 --clear-groups", lab.name(0));
     let settings =
         [("EMP_SERVICE", service.socket()), ("FI_EMP_IFACE", INTERFACE), ("THROUGH", &through), by];
-    run(what, &BY_SERVICE, &settings, " 0 failed");
+    run(what, by_service(), &settings, " 0 failed");
 }
 
 /// A service on a host of a lab, killed with this value.

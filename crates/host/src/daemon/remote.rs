@@ -42,6 +42,9 @@ enum Waiting {
     },
 }
 
+/// Lost nodes that are remembered: of more, short sends count as over as they did before.
+const LOST_MAX: usize = 4_096;
+
 /// An engine elsewhere.
 pub(crate) struct Remote {
     channel: Channel,
@@ -55,6 +58,8 @@ pub(crate) struct Remote {
     unretired: u64,
     ended: VecDeque<Completion>,
     events: VecDeque<NodeEvent>,
+    /// Nodes that the engine has lost and not found again, or not found at all.
+    lost: HashSet<NodeId>,
     /// Something was read that may end a wait, and whoever drives this has not been told since: an answer is waited for in the midst of a look.
     news: bool,
     /// Polls that do not count as empty yet, as something was posted: the post's own, and the next.
@@ -94,6 +99,7 @@ impl Remote {
             unretired: 0,
             ended: VecDeque::new(),
             events: VecDeque::new(),
+            lost: HashSet::new(),
             news: false,
             posted: 0,
             read: 0,
@@ -305,9 +311,7 @@ impl Remote {
             }
             told::EVENT => {
                 let event = parse_event(record).ok()?;
-                if let NodeEvent::Closed(node) | NodeEvent::Ended(node) = event {
-                    self.lose(node);
-                }
+                self.note_fate(&event);
                 self.events.push_back(event);
                 Some(())
             }
@@ -325,10 +329,35 @@ impl Remote {
         }
     }
 
+    /// Notes who is lost, and who is found again.
+    fn note_fate(&mut self, event: &NodeEvent) {
+        match *event {
+            NodeEvent::Closed(node) | NodeEvent::Ended(node) => self.lose(node),
+            NodeEvent::Unreachable(node) | NodeEvent::GaveUp(node) => self.note_lost(node),
+            NodeEvent::Found { node, .. } | NodeEvent::Restarted(node) => {
+                self.lost.remove(&node);
+            }
+            _ => {}
+        }
+    }
+
+    fn note_lost(&mut self, node: NodeId) {
+        if self.lost.len() < LOST_MAX {
+            self.lost.insert(node);
+        }
+    }
+
+    /// True if a short send to it counts as over once it was copied. Not to one that is looked for in vain, as of that nothing would tell.
+    #[inline]
+    fn may_be_over(&self, to: NodeId) -> bool {
+        self.lost.is_empty() || !self.lost.contains(&to)
+    }
+
     /// A node has ended. What the engine had begun with it ended before this was told; what is on its way to the engine would be looked for, as
     /// if that node were still to come, and was meant for the one that is gone.
     #[cold]
     fn lose(&mut self, node: NodeId) {
+        self.note_lost(node);
         for op in self.flights.lose(node) {
             let abort = Tell::Abort(op.to_bits()).emit();
             self.waiting.push_back(Waiting::Record(said::TELL, abort));

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use emp_firmware::limits::{INCOMING_MOST, OPERATIONS_MAX};
-use emp_firmware::{Firmware, Limit, LinkIndex, NodeEvent, Span, Time};
+use emp_firmware::{Firmware, Limit, LinkIndex, NodeEvent, Time};
 use emp_wire::{LinkAddress, NodeId};
 
 use crate::machine::clock::seconds;
@@ -199,24 +199,29 @@ impl News {
         let met = directory.get(node).map(|peer| (peer.link, peer.address));
         let (who, trouble) = (directory.show(node), troubles());
         let because = if trouble.is_empty() { "" } else { "; " };
-        let patience = firmware.map_or(Span(0), |firmware| firmware.profile().unreachable_after);
+        // An engine elsewhere does not say how long it has heard nothing.
+        let patience = firmware.map(|firmware| firmware.profile().unreachable_after);
         let hint = self.patience_hint.as_deref();
         let hint = hint.map_or_else(String::new, |hint| format!("; {hint}"));
         match met {
             Some(place) => {
-                let silent = firmware.and_then(|f| f.silence(now, node)).unwrap_or(patience);
+                let silent = firmware.and_then(|f| f.silence(now, node)).or(patience);
                 // Its own endpoint was closed over what was under way, or it speaks and takes nothing.
-                if silent.0 < patience.0 / 2 {
+                if silent.zip(patience).is_some_and(|(silent, patience)| silent.0 < patience.0 / 2)
+                {
                     let why = "what was under way to it was ended, or is never acknowledged";
                     return (Level::Warn, format!("peer {who} is given up: {why}"));
                 }
-                let (place, silent) = (self.show_place(place), seconds(silent));
-                let heard = format!("nothing was heard of it for {silent}, last at {place}");
+                let silent = silent.map_or_else(String::new, |s| format!(" for {}", seconds(s)));
+                let place = self.show_place(place);
+                let heard = format!("nothing was heard of it{silent}, last at {place}");
                 (Level::Lost, format!("peer {who} is lost: {heard}{because}{trouble}{hint}"))
             }
             None => {
-                let (asked, patience) = (self.asked(), seconds(patience));
-                let line = format!("peer {who} was not found within {patience}; asked {asked}");
+                let within =
+                    patience.map_or_else(String::new, |p| format!(" within {}", seconds(p)));
+                let asked = self.asked();
+                let line = format!("peer {who} was not found{within}; asked {asked}");
                 (Level::Lost, format!("{line}{because}{trouble}{hint}"))
             }
         }

@@ -41,7 +41,10 @@ impl Remote {
         let short = bytes <= self.facts.buffered_bytes_max;
         let mode = (send.completion, short);
         self.check_post(send.endpoint, send.to, mode, bytes)?;
-        let over = short && !send.synchronous && send.completion != CompletionMode::Delivered;
+        let over = short
+            && !send.synchronous
+            && send.completion != CompletionMode::Delivered
+            && self.may_be_over(send.to);
         let posting = Posting::Send {
             to: send.to,
             to_endpoint: send.to_endpoint,

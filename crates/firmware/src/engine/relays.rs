@@ -420,7 +420,7 @@ impl Firmware {
         Ok(())
     }
 
-    /// Repeats a search for another node on all other links, once (`RELAY-7`).
+    /// Repeats a search for another node on all other links, once, or again if this copy may go further (`RELAY-7`).
     fn repeat_search(
         &mut self,
         now: Time,
@@ -439,7 +439,7 @@ impl Firmware {
         if !neighbour.may_search(now) {
             return Err(Counter::DropSearchFlood);
         }
-        if !self.relays.seen.is_new(hello.node, hello.nonce) {
+        if !self.relays.seen.goes_further(hello.node, hello.nonce, head.place) {
             return Err(Counter::DropSearchAgain);
         }
         neighbour.searches += 1;

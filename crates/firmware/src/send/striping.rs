@@ -151,16 +151,13 @@ impl SendSide {
         let frames = bytes.div_ceil(u64::from(paths.usual_bytes())) as u32;
         let best = |bits| paths.choose_among(bits, frames, frame as u32);
         let whole = |path| paths.may_carry(path, frame as u32);
-        let any = paths.lanes().any(|bits| whole(best(bits)));
+        let speaks = |bits: &u8| !active.flight(best(*bits)).doubt.is_silent();
+        let any = paths.lanes().filter(speaks).any(|bits| whole(best(bits)));
+        let apt = |bits: &u8| speaks(bits) && (!any || whole(best(*bits)));
         let mut lanes: ArrayVec<Lane, INTERFACES_MAX> = ArrayVec::new();
-        for bits in paths.lanes().take(INTERFACES_MAX) {
+        // A node may be reached over more: its relays' cables.
+        for bits in paths.lanes().filter(apt).take(INTERFACES_MAX) {
             let path = best(bits);
-            if any && !whole(path) {
-                continue;
-            }
-            if active.flight(path).doubt.is_silent() {
-                continue;
-            }
             let of = |sequence: Sequence| {
                 let record = &active.records[active.record_of(sequence)?];
                 Some(paths.pick(record.path).0)

@@ -1,18 +1,19 @@
-//! What relays hold to, whatever they are sent (V26, V30): no frame passes one twice, and each repeats a search once by each of its links.
+//! What relays hold to, whatever they are sent (V26, V30): no frame passes one twice, and each repeats a search once by each of its
+//! links, or again if that copy may cross more cables than the one before.
 
 use std::collections::HashMap;
 
 use emp_wire::{Header, Hello, LinkAddress, RelayUse, Relayed, is_relayed};
 
-/// Who searches, the search's nonce, and a node that sends it.
-type Crossing = (u64, u64, usize);
+/// Who searches, the search's nonce, a node that sends it, and by which of its links.
+type Crossing = (u64, u64, usize, u8);
 
 /// What nodes of a world with relays have sent.
 pub(crate) struct Rules {
     /// Frames are damaged on their way. Nothing says so of a list of hops, as on Ethernet the check sequence does: any may stand there.
     damaged: bool,
-    /// By which of its links a node has sent a search: a bit each.
-    searches: HashMap<Crossing, u64>,
+    /// How often a search has left, and how many cables it might still cross the last time.
+    searches: HashMap<Crossing, (u32, u8)>,
 }
 
 impl Rules {
@@ -22,7 +23,7 @@ impl Rules {
 
     /// A node that starts knows nothing of what it repeated before.
     pub(crate) fn forget(&mut self, node: usize) {
-        self.searches.retain(|(_, _, of), _| *of != node);
+        self.searches.retain(|(_, _, of, _), _| *of != node);
     }
 
     /// Holds a frame to the rules that a node sends by a link; it is at these addresses.
@@ -54,19 +55,20 @@ impl Rules {
         let Some(hello) = hello else {
             return Err(format!("node {node} repeats a search that is none"));
         };
-        let sent = self.searches.entry((hello.node.0, hello.nonce, node)).or_default();
-        if *sent >> link & 1 == 1 {
+        let crossing = (hello.node.0, hello.nonce, node, link);
+        let (times, left) = self.searches.entry(crossing).or_default();
+        if *times > 0 && head.place <= *left {
             return Err(format!("node {node} sends a search twice by link {link}"));
         }
-        *sent |= 1 << link;
+        (*times, *left) = (*times + 1, head.place);
         Ok(())
     }
 
-    /// How many links each search has left by.
+    /// How often each search has left by a link.
     pub(crate) fn crossings(&self) -> Vec<u32> {
         let mut by_search: HashMap<(u64, u64), u32> = HashMap::new();
-        for ((who, nonce, _), links) in &self.searches {
-            *by_search.entry((*who, *nonce)).or_default() += links.count_ones();
+        for ((who, nonce, ..), (times, _)) in &self.searches {
+            *by_search.entry((*who, *nonce)).or_default() += times;
         }
         by_search.into_values().collect()
     }

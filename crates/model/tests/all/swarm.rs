@@ -306,6 +306,18 @@ fn what_a_receiver_in_order_waits_for_leaves_before_what_it_drops() {
     }
 }
 
+/// A search comes by many quick cables before it comes by few slow ones, and may go no further: the later copy, which may, is repeated as well (`RELAY-7`).
+#[test]
+fn whoever_is_near_by_slow_cables_is_found() {
+    passes(11_802, true);
+}
+
+/// Of five ways to a peer the last is the only one that takes a block's frames whole: it is seen though more than four are not looked at (`PATH-13`).
+#[test]
+fn the_fifth_way_carries_what_no_other_does_whole() {
+    passes(13_114, true);
+}
+
 /// Damage of a relay's head, which only Ethernet's check sequence finds, makes a path shorter until another frame comes by it.
 #[test]
 fn a_damaged_relays_head_explains_a_shorter_path() {

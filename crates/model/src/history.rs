@@ -60,6 +60,9 @@ struct Closed {
     end: Time,
 }
 
+/// A way through relays that is there for less may be found by nobody: who searches beyond its neighbours does so each 0.8 s (`RELAY-10`).
+const UNSEEN: Span = Span::ms(1_000);
+
 /// The record of one run.
 #[derive(Debug, Default)]
 pub struct History {
@@ -271,7 +274,17 @@ impl History {
         let long =
             |(start, end): &(Time, Time)| *end >= fresh && end.since(*start) >= self.silence_min;
         if let Some(reach) = &self.reach {
-            return reach.apart((a, b), &self.outages(), now).iter().any(long);
+            let mut apart = reach.apart((a, b), &self.outages(), now);
+            if reach.is_relayed() {
+                apart.dedup_by(|next, last| {
+                    let unseen = next.0.since(last.1) < UNSEEN;
+                    if unseen {
+                        last.1 = next.1;
+                    }
+                    unseen
+                });
+            }
+            return apart.iter().any(long);
         }
         let between = |cut: &Cut| (cut.from, cut.to) == (a, b) || (cut.from, cut.to) == (b, a);
         let mut spans = vec![(Time(0), now)];

@@ -312,6 +312,12 @@ fn whoever_is_near_by_slow_cables_is_found() {
     passes(11_802, true);
 }
 
+/// A way that is there for half a second, between two searches, does not mean that nobody was cut off.
+#[test]
+fn a_way_that_is_there_for_a_moment_may_be_found_by_nobody() {
+    passes(20_619, true);
+}
+
 /// Of five ways to a peer the last is the only one that takes a block's frames whole: it is seen though more than four are not looked at (`PATH-13`).
 #[test]
 fn the_fifth_way_carries_what_no_other_does_whole() {

@@ -62,7 +62,8 @@ fn a_peer_has_a_collection_of_its_own() {
         let (a, b) = (builder.start().unwrap(), on(&socket, "cb").start().unwrap());
         let (ea, eb) = (a.endpoint(1).expect("opens"), b.endpoint(1).expect("opens"));
         assert!(!a.set_collection_of(emp_host::NodeId(77), 4), "nobody knows it");
-        // As many acknowledgements as frames, and with 64 of them fewer, where frames come sooner than one is due by time. One after the other, as
+        // As many acknowledgements as frames, and with 64 of them fewer, where frames come sooner than one is due by time: all but never on a fast
+        // machine, and for half of them on a slow one that does other things. One after the other, as
         // what comes at once is acknowledged at once; and of messages that go frame by frame: long ones are datagrams.
         let acknowledgements = |bits: u64| {
             let before = a.counters().get(emp_host::Counter::AcksSent);
@@ -88,7 +89,7 @@ fn a_peer_has_a_collection_of_its_own() {
             assert!(a.set_collection_of(b.id(), 64));
             let some = acknowledgements(3);
             seen.push((each, some));
-            2 * some < each
+            5 * some < 4 * each
         });
         assert!(fewer, "acknowledgements of one frame and of 64: {seen:?}");
     });

@@ -6,6 +6,7 @@ mod common;
 
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use common::LONG;
@@ -21,6 +22,9 @@ const NODES_OF_EACH: usize = 20;
 
 /// Of each, whatever it speaks to.
 const EACH: usize = 12;
+
+/// All count what this process has, so one of them at a time.
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// In one of several processes: which of them it is.
 const PART: &str = "EMP_TEST_PART";
@@ -59,6 +63,7 @@ fn start(number: usize) -> Node {
 /// All speak to all, by every link that `auto` takes.
 #[test]
 fn nodes_of_a_machine_cost_a_dozen_descriptors_each() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let count = nodes_or(NODES);
     let Some(lab) = Lab::build(1500) else { return };
     let before = descriptors();
@@ -92,6 +97,7 @@ fn nodes_of_a_machine_cost_a_dozen_descriptors_each() {
 /// Several processes of one host, each with many nodes that speak to some of each process.
 #[test]
 fn nodes_of_several_processes_cost_no_more() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(lab) = Lab::build(1500) else { return };
     lab.inside(0, || {
         let mut parts: Vec<_> = (0..PROCESSES).map(Part::start).collect();

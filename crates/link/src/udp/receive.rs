@@ -136,7 +136,13 @@ impl UdpLink {
             let frame = &rest[..own.unwrap_or(rest.len())];
             self.next.1 += frame.len();
             if own.is_none() && !first {
-                self.counts.receive_lost += u64::from(rest.iter().any(|byte| *byte != 0));
+                // Too short for a tag it is nobody's, as where it is told where it begins.
+                let count = if rest.len() < HEADER_BYTES {
+                    &mut self.counts.not_for_us
+                } else {
+                    &mut self.counts.receive_lost
+                };
+                *count += u64::from(rest.iter().any(|byte| *byte != 0));
             } else if is_for(frame, self.node_tag) {
                 self.counts.frames_received += 1;
                 self.counts.bytes_received += frame.len() as u64;

@@ -33,14 +33,39 @@ pub(super) struct Owed {
     due: bool,
     /// Frames of other paths than the first come: its own overtake them, and a gap does not mean a loss (`PATH-4`).
     mixed: bool,
-    /// The path by which something came twice, as long as acknowledgements take that and not the usual one (`PATH-5`).
-    path: Option<PathId>,
-    /// The usual one, when the last left.
-    usual: PathId,
+    /// The path by which acknowledgements leave (`PATH-5`).
+    path: AckPath,
     /// Whether one that was asked for waits for the program's answer.
     answers: AnswersSoon,
     /// What it tells that cannot ride on another frame.
     tells: Tells,
+}
+
+/// The path by which acknowledgements leave: the usual one, or that by which something came twice. Both in a byte, as each idle peer has it.
+#[derive(Clone, Copy)]
+struct AckPath(u8);
+
+impl AckPath {
+    /// The usual one, when the last left.
+    const USUAL: u8 = 0x0f;
+
+    /// Something came twice by this path: acknowledgements take that.
+    const fn take(&mut self, path: PathId) {
+        self.0 = self.0 & Self::USUAL | (path.index() as u8 + 1) << 4;
+    }
+
+    /// Something new came by this path: if it is the usual one, acknowledgements take that again.
+    const fn came_by(&mut self, path: PathId) {
+        if path.index() as u8 == self.0 & Self::USUAL {
+            self.0 &= Self::USUAL;
+        }
+    }
+
+    /// The path of an acknowledgement now, if the usual one is this.
+    fn now(&mut self, usual: PathId) -> PathId {
+        self.0 = self.0 & !Self::USUAL | usual.index() as u8;
+        (self.0 >> 4).checked_sub(1).map_or(usual, |path| PathId::new(path.into()))
+    }
 }
 
 /// What an acknowledgement tells beyond what it acknowledges: some of these together.
@@ -86,8 +111,7 @@ impl Owed {
             queued: false,
             due: false,
             mixed: false,
-            path: None,
-            usual: PathId::FIRST,
+            path: AckPath(0),
             answers: AnswersSoon::NEW,
             tells: Tells::NOTHING,
         }
@@ -312,14 +336,12 @@ impl ReceiveSide {
     /// A duplicate came by this path: acknowledgements by another may not arrive. Until something new comes by the
     /// usual one they take this one (`PATH-5`).
     pub(super) fn answer_by(&mut self, peer: u32, path: PathId) {
-        self.peers[peer].ack.path = Some(path);
+        self.peers[peer].ack.path.take(path);
     }
 
     /// The path of an acknowledgement, where `usual` is that of acknowledgements to this peer.
     pub(crate) fn path_of_ack(&mut self, peer: u32, usual: PathId) -> PathId {
-        let owed = &mut self.peers[peer].ack;
-        owed.usual = usual;
-        owed.path.unwrap_or(usual)
+        self.peers[peer].ack.path.now(usual)
     }
 
     /// What a peer sent asks for an acknowledgement, though nothing of it was taken.
@@ -485,9 +507,7 @@ impl ReceivePeer {
     /// Notes by which path something new came. True if what is missing before it may only have been overtaken.
     #[inline(always)]
     pub(super) fn overtakes(&mut self, path: PathId, arrival: Arrival) -> bool {
-        if path == self.ack.usual {
-            self.ack.path = None;
-        }
+        self.ack.path.came_by(path);
         if path != PathId::FIRST {
             self.ack.mixed = true;
             return false;

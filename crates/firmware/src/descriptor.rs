@@ -360,8 +360,8 @@ pub struct Completion {
 }
 
 impl Completion {
-    /// Of a receive that no message was matched to.
-    pub(crate) const fn unmatched(op: OpId, context: u64, status: Status) -> Self {
+    /// Of an operation without a message: a receive that none was matched to, or whatever was under way when the engine ended.
+    pub const fn unmatched(op: OpId, context: u64, status: Status) -> Self {
         Self {
             op,
             context,

@@ -347,7 +347,7 @@ impl Remote {
         }
     }
 
-    /// True if a short send to it counts as over once it was copied. Not to one that is looked for in vain, as of that nothing would tell.
+    /// True if a short send to it counts as over once it was copied. Not to one that is lost, as nothing would tell that it failed.
     #[inline]
     fn may_be_over(&self, to: NodeId) -> bool {
         self.lost.is_empty() || !self.lost.contains(&to)

@@ -3,8 +3,7 @@
 //! An operation's slot is found by its descriptor's context, so that a completion needs no search. Slots are reused:
 //! once the slab has grown to what is outstanding at a time, posting allocates nothing.
 
-use emp_firmware::{BufferPlace, Completion, OpId, OpKind, PostError, Posted, Status};
-use emp_wire::NodeId;
+use emp_firmware::{Completion, OpId, OpKind, PostError, Posted, Status};
 
 use crate::flying::queues::QueueKey;
 
@@ -207,19 +206,7 @@ impl Requests {
     /// Completions for all operations in flight, for when the firmware is gone.
     pub(crate) fn in_flight(&self, status: Status) -> Vec<Completion> {
         let slots = self.used().filter(|(_, _, state)| !matches!(state, State::Done(_)));
-        let completion = |(key, op, _): (usize, OpId, &State)| Completion {
-            op,
-            context: key as u64,
-            status,
-            bytes: 0,
-            total_bytes: 0,
-            peer: NodeId::ANY,
-            peer_endpoint: 0,
-            match_bits: 0,
-            immediate: None,
-            place: BufferPlace::WHOLE,
-        };
-        slots.map(completion).collect()
+        slots.map(|(key, op, _)| Completion::unmatched(op, key as u64, status)).collect()
     }
 
     /// Operations in flight, of one kind.

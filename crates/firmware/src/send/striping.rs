@@ -7,7 +7,7 @@ use emp_wire::{HEADER_BYTES, Sequence};
 use super::SendSide;
 use super::active::Active;
 use super::record::What;
-use crate::limits::INTERFACES_MAX;
+use crate::limits::{INTERFACES_MAX, PATHS_MAX};
 use crate::path::stripe::{Backlog, Lane, stripe};
 use crate::path::{PathId, Paths};
 use crate::time::Time;
@@ -151,13 +151,14 @@ impl SendSide {
         let frames = bytes.div_ceil(u64::from(paths.usual_bytes())) as u32;
         let best = |bits| paths.choose_among(bits, frames, frame as u32);
         let whole = |path| paths.may_carry(path, frame as u32);
-        let speaks = |bits: &u8| !active.flight(best(*bits)).doubt.is_silent();
-        let any = paths.lanes().filter(speaks).any(|bits| whole(best(bits)));
-        let apt = |bits: &u8| speaks(bits) && (!any || whole(best(*bits)));
+        let speaking = paths.lanes().map(|bits| (bits, best(bits)));
+        let speaking = speaking.filter(|(_, path)| !active.flight(*path).doubt.is_silent());
+        let speaking: ArrayVec<_, PATHS_MAX> = speaking.collect();
+        let any = speaking.iter().any(|(_, path)| whole(*path));
+        let apt = speaking.into_iter().filter(|(_, path)| !any || whole(*path));
         let mut lanes: ArrayVec<Lane, INTERFACES_MAX> = ArrayVec::new();
         // A node may be reached over more: its relays' cables.
-        for bits in paths.lanes().filter(apt).take(INTERFACES_MAX) {
-            let path = best(bits);
+        for (bits, path) in apt.take(INTERFACES_MAX) {
             let of = |sequence: Sequence| {
                 let record = &active.records[active.record_of(sequence)?];
                 Some(paths.pick(record.path).0)

@@ -39,17 +39,27 @@ pub enum Scheme {
     SendOnly,
     /// DSR: arriving frames on the other, from their check to their place in memory, while others are sent.
     Dedicated,
+    /// RO: what came is copied to its place by the other, while the first checks and matches what came behind it.
+    ReceiveOnly,
+    /// SR: transmission and copies on the other.
+    Both,
     /// As DSR, but what the other has not begun by when nothing is left to send is done by the first: either takes what comes next.
     Dynamic,
 }
 
-/// Schemes that cut the receive side: named, and not built.
-const SIMULATED: [&str; 2] = ["RO", "SR"];
-
 impl Board {
     /// Names of the boards that there are, for who may choose: those that [`named`](Self::named) takes.
-    pub const NAMES: [&str; 7] =
-        ["inline", "thread", "split:io", "split:SO", "split:DSR", "split:dynamic", "daemon"];
+    pub const NAMES: [&str; 9] = [
+        "inline",
+        "thread",
+        "split:io",
+        "split:SO",
+        "split:RO",
+        "split:DSR",
+        "split:SR",
+        "split:dynamic",
+        "daemon",
+    ];
 
     /// The board of a name.
     ///
@@ -83,17 +93,21 @@ impl Board {
             Self::Daemon => "daemon",
             Self::Split { scheme: Scheme::Io, .. } => "split:io",
             Self::Split { scheme: Scheme::SendOnly, .. } => "split:SO",
+            Self::Split { scheme: Scheme::ReceiveOnly, .. } => "split:RO",
             Self::Split { scheme: Scheme::Dedicated, .. } => "split:DSR",
+            Self::Split { scheme: Scheme::Both, .. } => "split:SR",
             Self::Split { scheme: Scheme::Dynamic, .. } => "split:dynamic",
         }
     }
 }
 
 impl Scheme {
-    const ALL: [(&str, Self); 4] = [
+    const ALL: [(&str, Self); 6] = [
         ("io", Self::Io),
         ("SO", Self::SendOnly),
+        ("RO", Self::ReceiveOnly),
         ("DSR", Self::Dedicated),
+        ("SR", Self::Both),
         ("dynamic", Self::Dynamic),
     ];
 
@@ -105,24 +119,11 @@ impl Scheme {
     ///
     /// # Errors
     ///
-    /// There is none, or it runs in the simulator only.
+    /// There is none.
     fn named(name: &str) -> Result<Self, String> {
-        let is = |known: &&str| known.eq_ignore_ascii_case(name);
-        if let Some((_, scheme)) = Self::ALL.iter().find(|(known, _)| is(known)) {
-            return Ok(*scheme);
-        }
-        let built = Self::names();
-        match SIMULATED.iter().find(|known| is(known)) {
-            Some(known) => Err(format!(
-                "split:{known} cuts the receive side, which runs so in the simulator only (emp reproduce, emp place); built are {built}"
-            )),
-            None => {
-                let simulated = SIMULATED.join(", ");
-                Err(format!(
-                    "there is no scheme {name}; there are {built}, and {simulated} in the simulator"
-                ))
-            }
-        }
+        let one = Self::ALL.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+        let unknown = || format!("there is no scheme {name}; there are {}", Self::names());
+        one.map(|(_, scheme)| *scheme).ok_or_else(unknown)
     }
 }
 
@@ -255,18 +256,10 @@ mod tests {
         let any_case = Board::Split { scheme: Scheme::Io, cpu: None };
         assert_eq!(Board::named("split:IO"), Ok(any_case));
         for (name, says) in [
-            (
-                "moon",
-                "there are inline, thread, split:io, split:SO, split:DSR, split:dynamic, daemon",
-            ),
-            ("split", "say how, as split:io: io, SO, DSR, dynamic"),
+            ("moon", "there are inline, thread, split:io, split:SO, split:RO, split:DSR,"),
+            ("split", "say how, as split:io: io, SO, RO, DSR, SR, dynamic"),
             ("split:", "there is no scheme ;"),
-            ("split:ro", "split:RO cuts the receive side"),
-            ("split:SR", "built are io, SO, DSR, dynamic"),
-            (
-                "split:both",
-                "there is no scheme both; there are io, SO, DSR, dynamic, and RO, SR in",
-            ),
+            ("split:both", "there is no scheme both; there are io, SO, RO, DSR, SR, dynamic"),
         ] {
             let error = Board::named(name).unwrap_err();
             assert!(error.contains(says) && !error.contains('\n'), "{error}");

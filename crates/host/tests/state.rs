@@ -57,6 +57,8 @@ fn a_node_shows_itself_and_its_peers_on_every_board() {
         ["sa4", "sb4"],
         ["sa5", "sb5"],
         ["sa6", "sb6"],
+        ["sa7", "sb7"],
+        ["sa8", "sb8"],
     ];
     for (board, names) in BOARDS.into_iter().zip(all) {
         let [a, b] = nodes(names, board);

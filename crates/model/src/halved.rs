@@ -1,12 +1,13 @@
 //! A turn of an engine in halves, as the boards `split:SO`, `split:DSR` and `split:dynamic` make them: frames that came are taken by one half
-//! while the other sends. Two threads would do that at once; here they take turns, and which is the quicker one is drawn.
+//! while the other sends. Two threads would do that at once; here they take turns, and which is the quicker one is drawn. Of every second node
+//! the bytes are placed when all frames were taken, the latest that boards `split:RO` and `split:SR` do it.
 
 use std::collections::VecDeque;
 
-use emp_firmware::{Firmware, SendHalf, Time};
+use emp_firmware::{Firmware, HostMemory as _, SendHalf, Time};
 
 use crate::inbox;
-use crate::memory::SimMemory;
+use crate::memory::{Placing, SimMemory};
 use crate::network::{Delivery, Network};
 use crate::node::has_room;
 use crate::outbox::{Card, Outbox};
@@ -51,6 +52,7 @@ pub(crate) fn turn(
 ) -> Vec<Delivery> {
     let came: Vec<Delivery> = ring.drain(..most.min(ring.len())).collect();
     let mut next = (0, 0);
+    let (places_late, mut copies) = (sender.index % 2 == 1, Vec::new());
     if let Some((mut sends, mut takes)) = firmware.halves(now) {
         // How many batches leave for each frame that is taken: none or all before the first at the ends.
         let quick = *sender.prng.pick(&[0, 20, 60, 95]);
@@ -60,7 +62,13 @@ pub(crate) fn turn(
             while has_some && sender.prng.percent(quick) && sender.send(&mut sends, now, memory) {}
             let Delivery { link, from, frame, marked, .. } = delivery;
             takes.set_came(inbox::waited(delivery, sender.card, now).unwrap_or_default(), *marked);
-            next = match takes.handle_frame(now, *link, from, frame, memory) {
+            let taken = if places_late {
+                let mut placing = Placing { memory, copies: &mut copies };
+                takes.handle_frame(now, *link, from, frame, &mut placing)
+            } else {
+                takes.handle_frame(now, *link, from, frame, memory)
+            };
+            next = match taken {
                 Ok(()) => (index + 1, 0),
                 Err(byte) => (index, byte),
             };
@@ -69,6 +77,10 @@ pub(crate) fn turn(
             }
         }
         while has_some && sender.prng.percent(60) && sender.send(&mut sends, now, memory) {}
+        for (to, bytes) in copies {
+            // Whether it may be written was asked when the frame was taken.
+            let _ = memory.write(to, &bytes);
+        }
         firmware.join();
     }
     for delivery in &came[next.0..] {

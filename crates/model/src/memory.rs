@@ -160,6 +160,31 @@ impl SimMemory {
     }
 }
 
+/// A memory to which what is written is copied later, by another processor than the one that says what belongs where (boards `split:RO`,
+/// `split:SR`).
+pub(crate) struct Placing<'a> {
+    pub(crate) memory: &'a mut SimMemory,
+    pub(crate) copies: &'a mut Vec<(Segment, Vec<u8>)>,
+}
+
+impl HostMemory for Placing<'_> {
+    fn read(&self, from: Segment, into: &mut [u8]) -> Result<(), MemoryFault> {
+        self.memory.read(from, into)
+    }
+
+    fn write(&mut self, to: Segment, from: &[u8]) -> Result<(), MemoryFault> {
+        if to.bytes > 0 {
+            self.memory.find(to, Access::Write)?;
+            self.copies.push((to, from.to_vec()));
+        }
+        Ok(())
+    }
+
+    fn checksum(&self, of: Segment, sum: &mut Checksum) -> Result<(), MemoryFault> {
+        self.memory.checksum(of, sum)
+    }
+}
+
 impl HostMemory for SimMemory {
     fn read(&self, from: Segment, into: &mut [u8]) -> Result<(), MemoryFault> {
         if from.bytes == 0 {

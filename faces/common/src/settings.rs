@@ -31,7 +31,7 @@ pub const SETTINGS: [(&str, &str); 18] = [
     ),
     (
         "BOARD",
-        "Where the engine of a node runs: inline (in the process, with a thread beside it), thread (in a thread of its own), split:io (as inline, with the calls of the links in a thread of their own), split:SO, split:DSR, split:dynamic (as inline, with half of the engine in a second thread) or daemon (in the service empd, whose links it uses: what was asked for goes on while the process computes or is stopped) (default: inline)",
+        "Where the engine of a node runs: inline (in the process, with a thread beside it), thread (in a thread of its own), split:io (as inline, with the calls of the links in a thread of their own), split:SO, split:RO, split:DSR, split:SR, split:dynamic (as inline, with a part of the engine in a second thread) or daemon (in the service empd, whose links it uses: what was asked for goes on while the process computes or is stopped) (default: inline)",
     ),
     (
         "INTERFACES",
@@ -339,7 +339,7 @@ mod tests {
         assert_eq!(with("UNEXPECTED", "16777216").unwrap().profile.incoming_max, 1 << 24);
         assert_eq!(with("LINGER", "5").unwrap().linger, Duration::from_millis(5));
         assert_eq!(with("BOARD", "split:io").unwrap().board, Board::named("split:io").unwrap());
-        assert!(with("BOARD", "split:RO").unwrap_err().starts_with("EMP_BOARD=split:RO: split:RO"));
+        assert!(with("BOARD", "split:XY").unwrap_err().starts_with("EMP_BOARD=split:XY: there is"));
     }
 
     #[test]

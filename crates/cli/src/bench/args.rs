@@ -293,12 +293,11 @@ mod tests {
             ("x peer --board daemon --link udp", "has the service's links"),
             (
                 "x peer --board moon",
-                "there are inline, thread, split:io, split:SO, split:DSR, split:dynamic, daemon",
+                "there are inline, thread, split:io, split:SO, split:RO, split:DSR, split:SR",
             ),
-            ("x peer --board split:RO", "runs so in the simulator only"),
             (
                 "x peer --board split:XY",
-                "there is no scheme XY; there are io, SO, DSR, dynamic, and RO",
+                "there is no scheme XY; there are io, SO, RO, DSR, SR, dynamic",
             ),
             ("x peer --board split:io --cpus 0", "--cpus names 1"),
             ("x peer --cpus 0,1", "inline takes its caller's"),

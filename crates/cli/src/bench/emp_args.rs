@@ -38,9 +38,9 @@ pub struct EmpArgs {
     /// Over auto, long datagrams leave through the kernel's IP layer, as those of a process without privilege do.
     #[arg(long)]
     pub no_past_ip: bool,
-    /// Where the firmware runs: inline (in the caller), thread, split:io (in the caller, with the links' calls on a thread of their own), split:SO, split:DSR and
-    /// split:dynamic (in the caller, with the half that sends, that takes frames, or whichever there is time for, on a second thread), daemon
-    /// (in the service empd, over whose links it sends).
+    /// Where the firmware runs: inline (in the caller), thread, split:io (in the caller, with the links' calls on a thread of their own), split:SO,
+    /// split:RO, split:DSR, split:SR and split:dynamic (in the caller; on a second thread what sends, what copies, what takes frames, what sends and
+    /// copies, or what takes frames if there is time for it), daemon (in the service empd, over whose links it sends).
     #[arg(long, default_value = "inline")]
     pub board: String,
     /// The two CPUs of a split board, such as 0,1: of the engine, and of its other thread. Of a lab's two ends the second has them the other way

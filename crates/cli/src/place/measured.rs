@@ -18,11 +18,13 @@ use crate::progress::Progress;
 use super::lengths::{LARGE, MTU, SMALL};
 
 /// Schemes of which there is a board, and its name.
-const BOARDS: [(&str, &str); 5] = [
+const BOARDS: [(&str, &str); 7] = [
     ("base", "inline"),
     ("io", "split:io"),
     ("SO", "split:SO"),
+    ("RO", "split:RO"),
     ("DSR", "split:DSR"),
+    ("SR", "split:SR"),
     (DYNAMIC, "split:dynamic"),
 ];
 

@@ -22,9 +22,8 @@ use crate::schemes;
 
 /// Predict what two cores would gain: the stages' costs measured here, placed as the multi-CPU paper's schemes place them.
 ///
-/// Five of the schemes have a board, and are measured beside that: base is the board inline, io is split:io, SO, DSR and dynamic are split:SO,
-/// split:DSR and split:dynamic. Both ends are on this machine then, over datagrams on loopback; with fewer than four cores the threads of those
-/// on two share them with the other end's.
+/// Each scheme has a board, which is measured beside that: base is the board inline, io is split:io, SO is split:SO, and so on. Both ends are
+/// on this machine then, over datagrams on loopback; with fewer than four cores the threads of those on two share them with the other end's.
 #[derive(clap::Args)]
 pub struct Args {
     /// Cores that may be used [default: those of this machine, two at most].
@@ -276,7 +275,7 @@ fn why_not((one, base): (&Row, &Row), rounds: &[Vec<Row>], there: usize) -> Opti
     }
     match (base.measured, one.measured) {
         (None, _) => None,
-        (Some(_), None) => Some(": what is predicted to gain more runs in the simulator only"),
+        (Some(_), None) => Some(": what is predicted to gain more has no board"),
         (Some(_), Some(_)) if there < CORES_OF_BOTH_ENDS => {
             Some(": what is predicted to gain more needs a core for each thread to show it")
         }
@@ -317,8 +316,7 @@ fn tell(
     });
     let [send, receive] = machine.calls;
     format!(
-        "{table}\n{recommended}predicted, where it does not say measured; base is the board inline, io, SO, DSR and dynamic are split:io, \
-         split:SO, split:DSR and split:dynamic, RO and SR run in the simulator only\nmeasured over udp on loopback, whose kernel takes several \
+        "{table}\n{recommended}predicted, where it does not say measured; base is the board inline, io is split:io, and so on\nmeasured over udp on loopback, whose kernel takes several \
          frames in a call, both ends on this machine's {there} cores; those on two would have two for each end\n\
          from: stages measured here (emp bench stages), a datagram's calls over loopback {send:.0} and {receive:.0} ns, from core to \
          core {:.0} ns; frames of {MTU} bytes, no wire\n",
@@ -379,13 +377,13 @@ mod tests {
         seen[1].measured = gbps(12.0);
         assert_eq!(of(&seen, 4), ("DSR".to_owned(), ""));
         seen[1].measured = None;
-        assert!(of(&seen, 4).0 == "base" && of(&seen, 4).1.contains("simulator only"));
+        assert!(of(&seen, 4).0 == "base" && of(&seen, 4).1.contains("has no board"));
         // One that can't be recommended hides no other.
         let mut three = rows(15.0);
-        three.push(row("SR", 2, 2.0, 20.0));
+        three.push(row("given", 2, 2.0, 20.0));
         (three[0].measured, three[1].measured) = (gbps(9.0), gbps(12.0));
         let (one, why) = recommend(&three, &[three.clone()], 4);
-        assert!(one.unwrap().scheme == "DSR" && why.contains("simulator only"), "{why}");
+        assert!(one.unwrap().scheme == "DSR" && why.contains("has no board"), "{why}");
     }
 
     #[test]

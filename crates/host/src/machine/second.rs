@@ -61,8 +61,8 @@ impl Words {
     }
 }
 
-/// Between two looks.
-fn pause(looks: &mut u32) {
+/// Between two looks: offers the core to others now and then.
+pub(crate) fn pause(looks: &mut u32) {
     *looks = looks.wrapping_add(1);
     if looks.is_multiple_of(LOOKS) {
         std::thread::yield_now();

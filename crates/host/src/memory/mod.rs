@@ -6,6 +6,7 @@ pub(crate) mod element;
 pub(crate) mod guarded;
 pub(crate) mod in_order;
 pub(crate) mod pages;
+pub(crate) mod placing;
 pub(crate) mod pointer;
 pub(crate) mod process;
 pub(crate) mod windows;

@@ -8,7 +8,7 @@ use emp_firmware::{Config, Firmware, Integrity, LinkInfo, Profile};
 use emp_link::{Capabilities, CaptureFile, FaultPlan, Link, LinkThread, PeerMemory};
 use emp_wire::{Epoch, NodeId};
 
-use crate::boards::seat::{Beside, Deck, Engine, Halved, Parts, Placed, Seat};
+use crate::boards::seat::{Beside, Engine, Halved, Parts, Placed, Seat};
 use crate::choices::{Board, Collections, Scheme, StateFile, WaitMode};
 use crate::links::apart::{self, Apart};
 use crate::links::capture;
@@ -438,13 +438,15 @@ fn beside(
         Scheme::SendOnly => Placed::Sending,
         Scheme::Dedicated => Placed::Receiving,
         Scheme::Dynamic => Placed::Either,
+        Scheme::ReceiveOnly => Placed::Copies,
+        Scheme::Both => Placed::SendingAndCopies,
     };
     let second = Second::start(apart::look_for(wait_mode), cpu)
         .map_err(system_error("starting a second thread"))?;
     // SAFETY: the segments that it will see are those that the firmware's own memory sees, of which `start` says why they are valid.
     let source = unsafe { ProcessMemory::new(peers.to_vec()) };
     let worked = Some(second.worked());
-    let halved = Some(Box::new(Halved { second, placed, source, deck: Deck::default() }));
+    let halved = Some(Box::new(Halved::new(second, placed, source)));
     Ok(Beside { halved, worked })
 }
 

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use emp_firmware::{Firmware, LinkIndex, ReceiveHalf, Span, Time};
+use emp_firmware::{Firmware, HostMemory, LinkIndex, ReceiveHalf, Span, Time};
 use emp_link::{FrameSink, LinkAddress};
 use emp_rings::Worked;
 
 use crate::links::incoming::Incoming;
 use crate::machine::second::Second;
+use crate::memory::placing::Placements;
 use crate::memory::process::ProcessMemory;
 
 /// Which half is the second thread's.
@@ -19,6 +20,10 @@ pub(crate) enum Placed {
     Receiving,
     /// The one that takes frames, if there is something to send meanwhile, and the thread comes to it first.
     Either,
+    /// Neither, but the copies of what is taken: RO.
+    Copies,
+    /// The one that sends, and then the copies: SR.
+    SendingAndCopies,
 }
 
 /// What a core on two threads has beside the others.
@@ -27,7 +32,15 @@ pub(crate) struct Halved {
     pub(crate) placed: Placed,
     /// The memory of messages that are sent, as the half has it that sends.
     pub(crate) source: ProcessMemory,
+    /// What is to be copied by another thread than the one that takes frames, where that is so.
+    pub(crate) placements: Placements,
     pub(crate) deck: Deck,
+}
+
+impl Halved {
+    pub(crate) fn new(second: Second, placed: Placed, source: ProcessMemory) -> Self {
+        Self { second, placed, source, placements: Placements::new(), deck: Deck::default() }
+    }
 }
 
 /// What a board has beside the thread of its callers.
@@ -59,6 +72,11 @@ impl Deck {
         self.frames.is_empty()
     }
 
+    /// What the frames hold.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.frames.clear();
@@ -69,7 +87,7 @@ impl Deck {
         &self,
         half: &mut ReceiveHalf<'_>,
         now: Time,
-        memory: &mut ProcessMemory,
+        memory: &mut impl HostMemory,
     ) -> Place {
         for (index, came) in self.frames.iter().enumerate() {
             half.set_came(came.unseen, came.marked);

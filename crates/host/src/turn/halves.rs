@@ -1,11 +1,13 @@
 //! A turn on two threads: frames that came are taken by one half of the firmware, on one thread, while the other half sends, on the other
-//! (boards `split:SO`, `split:DSR`, `split:dynamic`). All the rest is one thread's, as on other boards, and so is the lock.
+//! (boards `split:SO`, `split:DSR`, `split:dynamic`), or what they bring is copied there (`split:RO`), or both (`split:SR`). All the rest is one
+//! thread's, as on other boards, and so is the lock.
 
 use emp_firmware::{LinkIndex, SendHalf, Span, Time};
 use emp_link::Link;
 
 use crate::links::incoming::{Incoming, Unseen};
 use crate::links::outgoing::Outgoing;
+use crate::memory::placing::{Placements, Placing};
 use crate::memory::process::ProcessMemory;
 use crate::turn::core::{Core, FRAMES_MAX, TRANSMIT_ROUNDS};
 use crate::turn::deck::{Dealt, Halved, Place, Placed};
@@ -50,20 +52,41 @@ impl Core {
         else {
             return false;
         };
-        let Halved { second, placed, source, deck } = &mut **halved;
+        let Halved { second, placed, source, placements, deck } = &mut **halved;
         let (mut next, mut sent) = (Place::default(), false);
         if !deck.is_empty()
             && let Some((mut sends, mut takes)) = firmware.halves(now)
         {
             let has_sends = sends.has_transmit() || !outgoing.is_done();
             sent = has_sends;
+            let mut send = || send(&mut sends, now, source, outgoing, links);
+            placements.begin();
+            let Placements { given, copies } = placements;
             let mut take = || next = deck.take(&mut takes, now, memory);
-            let send = || send(&mut sends, now, source, outgoing, links);
             match placed {
                 Placed::Sending if has_sends => second.beside(take, send, false),
                 Placed::Receiving => second.beside(send, take, false),
                 Placed::Either if has_sends => second.beside(send, take, true),
                 Placed::Sending | Placed::Either => take(),
+                Placed::Copies | Placed::SendingAndCopies => {
+                    let mut take = || {
+                        let mut placing = Placing::new(memory, given, deck.bytes());
+                        next = deck.take(&mut takes, now, &mut placing);
+                    };
+                    if *placed == Placed::Copies {
+                        let here = || {
+                            take();
+                            send();
+                        };
+                        second.beside(here, || copies.make(), false);
+                    } else {
+                        let there = || {
+                            send();
+                            copies.make();
+                        };
+                        second.beside(take, there, false);
+                    }
+                }
             }
             firmware.join();
             if let Some(seldom) = seldom {

@@ -12,13 +12,15 @@ use emp_link::{Fabric, UdpLink, UdpOptions};
 pub const LONG: Duration = Duration::from_secs(20);
 
 /// All boards.
-pub const BOARDS: [Board; 7] = [
+pub const BOARDS: [Board; 9] = [
     Board::Inline { guardian: false },
     Board::Inline { guardian: true },
     Board::Thread,
     SPLIT,
     Board::Split { scheme: Scheme::SendOnly, cpu: None },
+    Board::Split { scheme: Scheme::ReceiveOnly, cpu: None },
     Board::Split { scheme: Scheme::Dedicated, cpu: None },
+    Board::Split { scheme: Scheme::Both, cpu: None },
     Board::Split { scheme: Scheme::Dynamic, cpu: None },
 ];
 

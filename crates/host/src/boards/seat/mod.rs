@@ -27,7 +27,7 @@ use crate::turn::core::Core;
 
 pub(crate) use self::queues::RawBegun;
 pub(crate) use crate::turn::core::{Engine, Parts};
-pub(crate) use crate::turn::deck::{Beside, Deck, Halved, Placed};
+pub(crate) use crate::turn::deck::{Beside, Halved, Placed};
 pub(crate) use crate::turn::posts::{MultiReceive, Post};
 
 /// True if the same post may be accepted after some progress.

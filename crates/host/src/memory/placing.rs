@@ -16,7 +16,6 @@ use emp_firmware::{
 use emp_rings::{SlotConsumer, SlotProducer, slot_ring};
 use emp_wire::{Checksum, LinkAddress};
 
-use crate::machine::second::pause;
 use crate::memory::pointer::pointer;
 use crate::memory::process::{ProcessMemory, is_apart};
 
@@ -76,16 +75,15 @@ pub(crate) struct Copies {
 }
 
 impl Copies {
-    /// Makes the copies of this turn as they come, until there are no more.
-    pub(crate) fn make(&mut self) {
-        let mut looks = 0;
+    /// Makes the copies of this turn as they come, until there are no more; pauses between two looks that find none.
+    pub(crate) fn make(&mut self, mut pause: impl FnMut()) {
         loop {
             match self.taken.take(|copy| *copy) {
                 Some(copy) if copy.turn != self.turn => {}
                 Some(Copy { bytes: 0, .. }) => return,
                 // SAFETY: it is of this turn (module invariant). `copy` and not `copy_nonoverlapping`, as in `ProcessMemory`.
                 Some(Copy { from, to, bytes, .. }) => unsafe { std::ptr::copy(from, to, bytes) },
-                None => pause(&mut looks),
+                None => pause(),
             }
         }
     }
@@ -203,7 +201,7 @@ mod tests {
             placements.begin();
             let Placements { given, copies } = &mut placements;
             std::thread::scope(|scope| {
-                scope.spawn(|| copies.make());
+                scope.spawn(|| copies.make(std::thread::yield_now));
                 let mut placing = Placing::new(&mut memory, given, &deck);
                 for (at, piece) in deck.chunks(BYTES_MIN).enumerate() {
                     let to = all.part((at * BYTES_MIN) as u64, BYTES_MIN as u64);
@@ -231,7 +229,7 @@ mod tests {
         assert_eq!(given, COPIES - 2, "the ring is full but for the end");
         assert_eq!(placing.write(to, &deck), Err(MemoryFault));
         drop(placing);
-        copies.make();
+        copies.make(std::thread::yield_now);
         assert!(host.iter().all(|byte| *byte == 1));
     }
 
@@ -245,7 +243,7 @@ mod tests {
         assert!(Placing::new(&mut memory, &mut placements.given, &deck).give(to, &deck));
         placements.begin();
         drop(Placing::new(&mut memory, &mut placements.given, &deck));
-        placements.copies.make();
+        placements.copies.make(std::thread::yield_now);
         assert!(host.iter().all(|byte| *byte == 0));
     }
 }

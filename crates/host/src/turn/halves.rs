@@ -7,6 +7,7 @@ use emp_link::Link;
 
 use crate::links::incoming::{Incoming, Unseen};
 use crate::links::outgoing::Outgoing;
+use crate::machine::second::pause;
 use crate::memory::placing::{Placements, Placing};
 use crate::memory::process::ProcessMemory;
 use crate::turn::core::{Core, FRAMES_MAX, TRANSMIT_ROUNDS};
@@ -62,6 +63,10 @@ impl Core {
             let mut send = || send(&mut sends, now, source, outgoing, links);
             placements.begin();
             let Placements { given, copies } = placements;
+            let mut copy = || {
+                let mut looks = 0;
+                copies.make(|| pause(&mut looks));
+            };
             let mut take = || next = deck.take(&mut takes, now, memory);
             match placed {
                 Placed::Sending if has_sends => second.beside(take, send, false),
@@ -78,11 +83,11 @@ impl Core {
                             take();
                             send();
                         };
-                        second.beside(here, || copies.make(), false);
+                        second.beside(here, copy, false);
                     } else {
                         let there = || {
                             send();
-                            copies.make();
+                            copy();
                         };
                         second.beside(take, there, false);
                     }

@@ -63,6 +63,16 @@ impl Gate {
         if added < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
+    /// To be called before a claim that is watched is dropped. While the thread asks the kernel what has arrived, that holds the socket for a moment,
+    /// and would have the name taken for as long after it was closed; once this has returned it does not.
+    fn unwatch(&self, claim: &Claim) {
+        let (epoll, socket) = (self.epoll.as_raw_fd(), claim.descriptor());
+        // SAFETY: no event is looked at when one is removed. It fails if it was not watched.
+        unsafe {
+            libc::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, socket, std::ptr::null_mut());
+        }
+    }
+
     /// Waits until something arrives somewhere; where.
     fn wait(&self) -> Vec<u64> {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 16];
@@ -130,6 +140,7 @@ impl Nic {
             return;
         };
         let listener = state.listeners.swap_remove(place);
+        self.gate.unwatch(&listener.claim);
         listener.claim.shut();
         let mut room = [0; BYTES_MAX];
         while let Some(bytes) = listener.claim.hear(&mut room) {
@@ -178,5 +189,34 @@ impl Nic {
         }
         drop(state);
         self.tell();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waits_no_longer_has_no_name() {
+        let gate = Gate::new().unwrap();
+        let name = format!("emp-test-gate-{}", std::process::id());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !gate.stop.load(Ordering::Relaxed) {
+                    gate.wait();
+                }
+            });
+            for round in 0..100_000 {
+                let claim = Claim::new(name.as_bytes());
+                if claim.is_err() {
+                    gate.stop.store(true, Ordering::Relaxed);
+                }
+                let claim = claim.unwrap_or_else(|error| panic!("round {round}: {error}"));
+                gate.watch(&claim, 1).unwrap();
+                Claim::tell(name.as_bytes(), b"hello").unwrap();
+                gate.unwatch(&claim);
+            }
+            gate.stop.store(true, Ordering::Relaxed);
+        });
     }
 }

@@ -135,10 +135,10 @@ loom: deps
 SANITIZED ?= $(shell rustc -vV | sed -n 's/^host: //p')
 threads: deps
 	MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test --locked -p emp-rings --lib --target-dir $(BUILT)/../miri -- slot_ring
-	MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test --locked -p emp-host --lib --target-dir $(BUILT)/../miri -- second::
+	MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test --locked -p emp-host --lib --target-dir $(BUILT)/../miri -- second:: placing::
 	RUSTFLAGS=-Zsanitizer=thread $(CARGO) +nightly test -Zbuild-std --target $(SANITIZED) --locked -p emp-rings --lib --target-dir $(BUILT)/../tsan -- slot_ring
 	RUSTFLAGS=-Zsanitizer=thread $(CARGO) +nightly test -Zbuild-std --target $(SANITIZED) --locked -p emp-firmware --test all --target-dir $(BUILT)/../tsan -- halves
-	RUSTFLAGS=-Zsanitizer=thread $(CARGO) +nightly test -Zbuild-std --target $(SANITIZED) --locked -p emp-host --lib --target-dir $(BUILT)/../tsan -- second:: board
+	RUSTFLAGS=-Zsanitizer=thread $(CARGO) +nightly test -Zbuild-std --target $(SANITIZED) --locked -p emp-host --lib --target-dir $(BUILT)/../tsan -- second:: placing:: board
 	RUSTFLAGS=-Zsanitizer=thread $(CARGO) +nightly test -Zbuild-std --target $(SANITIZED) --locked -p emp-host --test delivered --target-dir $(BUILT)/../tsan
 
 lint: deps wasm

@@ -30,7 +30,7 @@ pub enum Board {
 }
 
 /// How the engine's stages and the links' calls are placed on two threads, of which the application's is one. Those of the multi-CPU paper's
-/// Table 2 (I17) cut the engine (decision 109).
+/// Table 2 (I17) cut the engine (decisions 109 and 134).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scheme {
     /// The engine whole on one, links' calls and the copies behind them on the other.
@@ -42,7 +42,7 @@ pub enum Scheme {
     /// RO: what came is copied to its place by the other, while the first checks and matches what came behind it.
     ReceiveOnly,
     /// SR: transmission and copies on the other.
-    Both,
+    SendAndReceive,
     /// As DSR, but what the other has not begun by when nothing is left to send is done by the first: either takes what comes next.
     Dynamic,
 }
@@ -95,7 +95,7 @@ impl Board {
             Self::Split { scheme: Scheme::SendOnly, .. } => "split:SO",
             Self::Split { scheme: Scheme::ReceiveOnly, .. } => "split:RO",
             Self::Split { scheme: Scheme::Dedicated, .. } => "split:DSR",
-            Self::Split { scheme: Scheme::Both, .. } => "split:SR",
+            Self::Split { scheme: Scheme::SendAndReceive, .. } => "split:SR",
             Self::Split { scheme: Scheme::Dynamic, .. } => "split:dynamic",
         }
     }
@@ -107,7 +107,7 @@ impl Scheme {
         ("SO", Self::SendOnly),
         ("RO", Self::ReceiveOnly),
         ("DSR", Self::Dedicated),
-        ("SR", Self::Both),
+        ("SR", Self::SendAndReceive),
         ("dynamic", Self::Dynamic),
     ];
 
@@ -256,7 +256,7 @@ mod tests {
         let any_case = Board::Split { scheme: Scheme::Io, cpu: None };
         assert_eq!(Board::named("split:IO"), Ok(any_case));
         for (name, says) in [
-            ("moon", "there are inline, thread, split:io, split:SO, split:RO, split:DSR,"),
+            ("moon", "split:SO, split:RO, split:DSR, split:SR, split:dynamic, daemon"),
             ("split", "say how, as split:io: io, SO, RO, DSR, SR, dynamic"),
             ("split:", "there is no scheme ;"),
             ("split:both", "there is no scheme both; there are io, SO, RO, DSR, SR, dynamic"),

@@ -97,7 +97,7 @@
 //! A [`Board`] says where the firmware runs. With [`Board::Inline`] (the default) it runs in the application's calls,
 //! and a *guardian* thread takes over when there has been none for a few milliseconds; without a guardian, nothing
 //! moves between calls. With [`Board::Thread`] a thread of the node does the work; with
-//! [`Board::Split`] the calls of the links are another thread's.
+//! [`Board::Split`] the calls of the links, or a part of the engine, are another thread's.
 //!
 //! Waiting looks again and again for a moment ([`WaitMode`]), then sleeps on the links' descriptors until something
 //! arrives or the firmware's next deadline comes. A quiet node uses no processor.

@@ -160,6 +160,9 @@ impl SimMemory {
     }
 }
 
+/// Shorter runs are copied at once there, unless they are for bytes of which a copy is still to be made.
+const COPIED_LATER_MIN: usize = 512;
+
 /// A memory to which what is written is copied later, by another processor than the one that says what belongs where (boards `split:RO`,
 /// `split:SR`).
 pub(crate) struct Placing<'a> {
@@ -173,10 +176,14 @@ impl HostMemory for Placing<'_> {
     }
 
     fn write(&mut self, to: Segment, from: &[u8]) -> Result<(), MemoryFault> {
-        if to.bytes > 0 {
-            self.memory.find(to, Access::Write)?;
-            self.copies.push((to, from.to_vec()));
+        let meets = |other: Segment| {
+            to.address < other.address + other.bytes && other.address < to.address + to.bytes
+        };
+        if from.len() < COPIED_LATER_MIN && !self.copies.iter().any(|(other, _)| meets(*other)) {
+            return self.memory.write(to, from);
         }
+        self.memory.find(to, Access::Write)?;
+        self.copies.push((to, from.to_vec()));
         Ok(())
     }
 

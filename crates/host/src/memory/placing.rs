@@ -3,11 +3,12 @@
 //!
 //! # Invariant
 //!
-//! A copy names bytes of a turn's deck, and of a segment that was posted for receiving, as [`ProcessMemory`] would be shown it. It is made in the
-//! turn in which it was given, or never: it bears that turn's number, [`Copies::make`] passes over those of others, and returns before the
-//! turn changes the deck or tells its owner of the receive. Until then nobody else reads or writes these bytes of the segment: what a frame
-//! brings is placed once, and by one of the two threads.
+//! A piece names bytes of a turn's deck, and of a segment that was posted for receiving, as [`ProcessMemory`] would be shown it. Both ends of the
+//! ring are lent by [`Placements::lend`] for as long as deck and memory are, and what one turn has left there the next throws away; so
+//! a piece is copied in its turn or never. The turn tells no owner of a receive before [`Copies::make`] has returned. Bytes of a segment for which
+//! a copy was given and not made are written by nobody else: what is for the same bytes is given behind it, and so made after it.
 
+use std::marker::PhantomData;
 use std::ops::Range;
 
 use emp_firmware::{
@@ -19,71 +20,95 @@ use emp_wire::{Checksum, LinkAddress};
 use crate::memory::pointer::pointer;
 use crate::memory::process::{ProcessMemory, is_apart};
 
-/// Copies under way: those of more frames than a turn has, mostly. What finds no room is copied at once.
+/// Copies under way: those of more frames than a turn has, mostly. What finds no room is given with the end.
 const COPIES: usize = 256;
 
 /// Fewer bytes are copied at once: that takes 16 ns of an EPYC of 2024, and a word's crossing between two of its cores 46 (`emp bench stages`).
-const BYTES_MIN: usize = 512;
+pub(crate) const BYTES_MIN: usize = 512;
 
-/// One copy, or with no bytes the end of a turn's.
+/// What is to be copied.
 #[derive(Clone, Copy)]
-struct Copy {
-    turn: u64,
+struct Piece {
     from: *const u8,
     to: *mut u8,
     bytes: usize,
 }
 
-// SAFETY: only `Copies::make` looks behind the pointers, as the module's invariant allows any one thread.
-unsafe impl Send for Copy {}
+// SAFETY: only `Piece::copy` looks behind the pointers, as the module's invariant allows one thread.
+unsafe impl Send for Piece {}
 
-impl Default for Copy {
-    fn default() -> Self {
-        Self { turn: 0, from: std::ptr::null(), to: std::ptr::null_mut(), bytes: 0 }
+impl Piece {
+    /// # Safety
+    ///
+    /// It is of the present turn, and no copy that was given before it is still to be made.
+    unsafe fn copy(&self) {
+        // SAFETY: valid and nobody else's (module invariant). `copy` and not `copy_nonoverlapping`, as in `ProcessMemory`.
+        unsafe { std::ptr::copy(self.from, self.to, self.bytes) };
+    }
+
+    fn meets(&self, to: Segment) -> bool {
+        let start = self.to.addr() as u64;
+        start < to.address.saturating_add(to.bytes) && to.address < start + self.bytes as u64
     }
 }
 
-/// Both ends of the ring.
+/// A slot of the ring.
+#[derive(Default)]
+enum Slot {
+    #[default]
+    Empty,
+    One(Piece),
+    /// There are no more but these.
+    Last(Vec<Piece>),
+}
+
+/// The ring, and what was given in this turn.
 pub(crate) struct Placements {
-    pub(crate) given: Copying,
-    pub(crate) copies: Copies,
+    given: SlotProducer<Slot>,
+    taken: SlotConsumer<Slot>,
+    pieces: Vec<Piece>,
 }
 
 impl Placements {
     pub(crate) fn new() -> Self {
         let (given, taken) = slot_ring(COPIES);
-        Self { given: Copying { given, turn: 0 }, copies: Copies { taken, turn: 0 } }
+        Self { given, taken, pieces: Vec::new() }
     }
 
-    /// A further turn begins: nothing of those before is made any more.
-    pub(crate) fn begin(&mut self) {
-        self.given.turn += 1;
-        self.copies.turn = self.given.turn;
+    /// Both ends for one turn: of who finds out what belongs where, whose memory that is, and of who copies.
+    pub(crate) fn lend<'a>(
+        &'a mut self,
+        memory: &'a mut ProcessMemory,
+        deck: &'a [u8],
+    ) -> (Placing<'a>, Copies<'a>) {
+        let Self { given, taken, pieces } = self;
+        // Of a turn that was broken off.
+        while taken.take(std::mem::take).is_some() {}
+        pieces.clear();
+        let deck = deck.as_ptr_range();
+        let placing = Placing { memory, given, pieces, rest: Vec::new(), deck };
+        (placing, Copies { taken, of: PhantomData })
     }
-}
-
-/// The end of who finds out what belongs where.
-pub(crate) struct Copying {
-    given: SlotProducer<Copy>,
-    turn: u64,
 }
 
 /// The end of who copies.
-pub(crate) struct Copies {
-    taken: SlotConsumer<Copy>,
-    turn: u64,
+pub(crate) struct Copies<'a> {
+    taken: &'a mut SlotConsumer<Slot>,
+    of: PhantomData<&'a [u8]>,
 }
 
-impl Copies {
+impl Copies<'_> {
     /// Makes the copies of this turn as they come, until there are no more; pauses between two looks that find none.
-    pub(crate) fn make(&mut self, mut pause: impl FnMut()) {
+    pub(crate) fn make(self, mut pause: impl FnMut()) {
         loop {
-            match self.taken.take(|copy| *copy) {
-                Some(copy) if copy.turn != self.turn => {}
-                Some(Copy { bytes: 0, .. }) => return,
-                // SAFETY: it is of this turn (module invariant). `copy` and not `copy_nonoverlapping`, as in `ProcessMemory`.
-                Some(Copy { from, to, bytes, .. }) => unsafe { std::ptr::copy(from, to, bytes) },
-                None => pause(),
+            match self.taken.take(std::mem::take) {
+                // SAFETY: this is the turn in which it was given, and they are copied in their order (module invariant).
+                Some(Slot::One(piece)) => unsafe { piece.copy() },
+                Some(Slot::Last(rest)) => {
+                    // SAFETY: likewise.
+                    return rest.iter().for_each(|piece| unsafe { piece.copy() });
+                }
+                Some(Slot::Empty) | None => pause(),
             }
         }
     }
@@ -92,49 +117,57 @@ impl Copies {
 /// The memory of a half that takes frames, while another thread copies. Once it is dropped, also by a panic, there are no more copies in this turn.
 pub(crate) struct Placing<'a> {
     memory: &'a mut ProcessMemory,
-    copying: &'a mut Copying,
+    given: &'a mut SlotProducer<Slot>,
+    /// What was given in this turn, for what may be for the same bytes.
+    pieces: &'a mut Vec<Piece>,
+    /// What had no room, and all that came after that.
+    rest: Vec<Piece>,
     /// Bytes that stay what they are for the rest of the turn: its deck's.
     deck: Range<*const u8>,
 }
 
-impl<'a> Placing<'a> {
-    pub(crate) fn new(
-        memory: &'a mut ProcessMemory,
-        copying: &'a mut Copying,
-        deck: &'a [u8],
-    ) -> Self {
-        Self { memory, copying, deck: deck.as_ptr_range() }
+impl Placing<'_> {
+    /// True if the other thread makes this copy.
+    fn give(&mut self, to: Segment, from: &[u8]) -> bool {
+        let range = from.as_ptr_range();
+        let stays = self.deck.start <= range.start && range.end <= self.deck.end;
+        if !stays || is_apart(to) || from.len() as u64 != to.bytes || to.bytes == 0 {
+            debug_assert!(!self.meets(to), "what is no frame's is for no receive's bytes");
+            return false;
+        }
+        // A message that begins anew is placed again, and programs in C may post one buffer twice.
+        if from.len() < BYTES_MIN && !self.meets(to) {
+            return false;
+        }
+        let piece = Piece { from: from.as_ptr(), to: pointer(to), bytes: from.len() };
+        self.pieces.push(piece);
+        // The last slot is for the end.
+        if !self.rest.is_empty() || self.given.free() < 2 {
+            self.rest.push(piece);
+            return true;
+        }
+        self.given.fill(|slot| *slot = Slot::One(piece));
+        self.given.publish();
+        true
     }
 
-    /// True if another thread makes this copy.
-    fn give(&mut self, to: Segment, from: &[u8]) -> bool {
-        let (deck, from_range) = (&self.deck, from.as_ptr_range());
-        let stays = deck.start <= from_range.start && from_range.end <= deck.end;
-        if from.len() < BYTES_MIN || !stays || is_apart(to) || from.len() as u64 != to.bytes {
-            return false;
-        }
-        let Copying { given, turn } = &mut *self.copying;
-        // The last one is for the end.
-        if given.free() < 2 {
-            return false;
-        }
-        let copy = Copy { turn: *turn, from: from.as_ptr(), to: pointer(to), bytes: from.len() };
-        given.fill(|slot| *slot = copy);
-        given.publish();
-        true
+    /// A copy that was given in this turn is for some of these bytes.
+    fn meets(&self, to: Segment) -> bool {
+        self.pieces.iter().any(|piece| piece.meets(to))
     }
 }
 
 impl Drop for Placing<'_> {
     fn drop(&mut self) {
-        let end = Copy { turn: self.copying.turn, ..Copy::default() };
-        self.copying.given.fill(|slot| *slot = end);
-        self.copying.given.publish();
+        let rest = std::mem::take(&mut self.rest);
+        self.given.fill(|slot| *slot = Slot::Last(rest));
+        self.given.publish();
     }
 }
 
 impl HostMemory for Placing<'_> {
     fn read(&self, from: Segment, into: &mut [u8]) -> Result<(), MemoryFault> {
+        debug_assert!(!self.meets(from), "what is received is read by nobody in its turn");
         self.memory.read(from, into)
     }
 
@@ -143,10 +176,12 @@ impl HostMemory for Placing<'_> {
     }
 
     fn write_last(&mut self, to: Segment, from: &[u8]) -> Result<(), MemoryFault> {
+        debug_assert!(!self.meets(to), "puts are the whole engine's");
         self.memory.write_last(to, from)
     }
 
     fn checksum(&self, of: Segment, sum: &mut Checksum) -> Result<(), MemoryFault> {
+        debug_assert!(!self.meets(of), "what is received is read by nobody in its turn");
         self.memory.checksum(of, sum)
     }
 
@@ -164,6 +199,7 @@ impl HostMemory for Placing<'_> {
         to: &[Segment],
         rest: &mut [u8],
     ) -> Result<(), FetchError> {
+        debug_assert!(self.pieces.is_empty(), "another process's memory is fetched after the turn");
         self.memory.fetch(from, to, rest)
     }
 
@@ -178,6 +214,8 @@ impl HostMemory for Placing<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::thread::yield_now;
+
     use super::*;
 
     fn segment(of: &mut [u8]) -> Segment {
@@ -198,52 +236,79 @@ mod tests {
         for turn in 0..3 {
             let mut host = vec![0; deck.len()];
             let all = segment(&mut host);
-            placements.begin();
-            let Placements { given, copies } = &mut placements;
+            let (mut placing, copies) = placements.lend(&mut memory, &deck);
             std::thread::scope(|scope| {
-                scope.spawn(|| copies.make(std::thread::yield_now));
-                let mut placing = Placing::new(&mut memory, given, &deck);
+                scope.spawn(|| copies.make(yield_now));
                 for (at, piece) in deck.chunks(BYTES_MIN).enumerate() {
                     let to = all.part((at * BYTES_MIN) as u64, BYTES_MIN as u64);
                     placing.write(to, piece).unwrap();
                 }
+                assert_eq!(placing.pieces.len(), PIECES, "all were given away");
+                drop(placing);
             });
             assert!(host == deck, "turn {turn}");
         }
     }
 
     #[test]
-    fn only_what_stays_is_given_away() {
+    fn only_what_stays_and_is_long_is_given_away() {
         let (mut placements, mut memory) = (Placements::new(), memory());
         let (deck, elsewhere) = (vec![1; 4 * BYTES_MIN], vec![2; BYTES_MIN]);
         let mut host = vec![0; BYTES_MIN];
         let to = segment(&mut host);
-        placements.begin();
-        let Placements { given, copies } = &mut placements;
-        let mut placing = Placing::new(&mut memory, given, &deck);
-        assert!(placing.give(to, &deck[..BYTES_MIN]));
+        let (mut placing, copies) = placements.lend(&mut memory, &deck);
+        let frame = &deck[..BYTES_MIN];
         assert!(!placing.give(to, &elsewhere), "of no deck");
         assert!(!placing.give(to.part(0, 8), &deck[..8]), "short");
         assert!(!placing.give(to, &deck[..BYTES_MIN + 1]), "lengths differ");
-        let given = (0..2 * COPIES).filter(|_| placing.give(to, &deck[..BYTES_MIN])).count();
-        assert_eq!(given, COPIES - 2, "the ring is full but for the end");
+        for apart in [1 << 62, 1 << 63, 3 << 62] {
+            assert!(!placing.give(Segment { address: apart, ..to }, frame), "no pointer");
+        }
         assert_eq!(placing.write(to, &deck), Err(MemoryFault));
+        for given in 0..2 * COPIES {
+            assert!(placing.give(to, frame), "{given}");
+        }
+        assert_eq!(placing.rest.len(), COPIES + 1, "all but what the ring has room for");
         drop(placing);
-        copies.make(std::thread::yield_now);
+        copies.make(yield_now);
         assert!(host.iter().all(|byte| *byte == 1));
+    }
+
+    /// Bytes for which a copy was given are written behind that, however few they are and however full the ring is.
+    #[test]
+    fn what_is_for_the_same_bytes_comes_behind() {
+        for before in [1, 2 * COPIES] {
+            let (mut placements, mut memory) = (Placements::new(), memory());
+            let (deck, last) = (vec![1; BYTES_MIN], BYTES_MIN - 8);
+            let all: Vec<u8> = deck.iter().copied().chain([2; 16]).collect();
+            let mut host = vec![0; BYTES_MIN + 8];
+            let to = segment(&mut host);
+            let (mut placing, copies) = placements.lend(&mut memory, &all);
+            for _ in 0..before {
+                placing.write(to.part(0, BYTES_MIN as u64), &all[..BYTES_MIN]).unwrap();
+            }
+            placing.write(to.part(last as u64, 16), &all[BYTES_MIN..]).unwrap();
+            drop(placing);
+            copies.make(yield_now);
+            assert!(host[..last].iter().all(|byte| *byte == 1));
+            assert!(host[last..].iter().all(|byte| *byte == 2));
+        }
     }
 
     #[test]
     fn copies_of_a_turn_that_was_broken_off_are_never_made() {
-        let (mut placements, mut memory) = (Placements::new(), memory());
-        let deck = vec![1; BYTES_MIN];
-        let mut host = vec![0; BYTES_MIN];
-        let to = segment(&mut host);
-        placements.begin();
-        assert!(Placing::new(&mut memory, &mut placements.given, &deck).give(to, &deck));
-        placements.begin();
-        drop(Placing::new(&mut memory, &mut placements.given, &deck));
-        placements.copies.make(std::thread::yield_now);
-        assert!(host.iter().all(|byte| *byte == 0));
+        for given in [1, 2 * COPIES] {
+            let (mut placements, mut memory) = (Placements::new(), memory());
+            let deck = vec![1; BYTES_MIN];
+            let mut host = vec![0; BYTES_MIN];
+            let to = segment(&mut host);
+            let (mut placing, _) = placements.lend(&mut memory, &deck);
+            assert!((0..given).all(|_| placing.give(to, &deck)));
+            drop(placing);
+            let (placing, copies) = placements.lend(&mut memory, &deck);
+            drop(placing);
+            copies.make(yield_now);
+            assert!(host.iter().all(|byte| *byte == 0));
+        }
     }
 }

@@ -20,7 +20,8 @@
 //! Where the engine is in halves (`crate::turn::halves`) two threads use it under that one lock, one the memory of what is sent, which it reads,
 //! and one that of what is received, which it writes, each by a value of this type. No byte is part of both: a buffer of the safe API is one
 //! request's, and what a sender may share (`Arc`, `&'static`) nobody can receive into; of the raw API the caller has promised it; and as long as
-//! a region is exported, which others read and write, the engine is not taken in halves.
+//! a region is exported, which others read and write, the engine is not taken in halves. Where what is received is copied by yet another thread
+//! than the one that takes frames, no byte is written by both at a time ([`crate::memory::placing`]).
 //!
 //! The firmware itself (safe code) only ever cuts pieces out of posted segments ([`Segment::part`]), and the outgoing
 //! stage lets go of a frame that names a segment before it lets go of the completion ([`crate::outgoing`]).
@@ -194,7 +195,8 @@ impl HostMemory for ProcessMemory {
             return Err(MemoryFault);
         }
         // SAFETY: the segment is valid for reads (module invariant); the slice lives for this call only, in which
-        // nothing of it is written: `&self` excludes `write`, the other half's memory is other memory, and senders leave a buffer in flight alone.
+        // nothing of it is written: `&self` excludes `write`, what the other half and who copies for it write is other memory, and senders leave a
+        // buffer in flight alone.
         sum.update(unsafe { bytes(of) });
         Ok(())
     }
@@ -238,8 +240,8 @@ impl HostMemory for ProcessMemory {
         }
         if to.bytes != 0 {
             // SAFETY: the segment was posted for receiving, so it is valid for writes (module invariant), and it is as
-            // long as `from`, which was just checked. Nobody else uses it: the node's lock is held, and references to
-            // such memory live only under it.
+            // long as `from`, which was just checked. Nobody else uses it: the node's lock is held, references to
+            // such memory live only under it, and what another thread copies under it is for other bytes.
             unsafe { copy_and_sum(from.as_ptr(), pointer(to), from.len(), sum) };
         }
         Ok(())

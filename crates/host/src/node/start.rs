@@ -439,7 +439,7 @@ fn beside(
         Scheme::Dedicated => Placed::Receiving,
         Scheme::Dynamic => Placed::Either,
         Scheme::ReceiveOnly => Placed::Copies,
-        Scheme::Both => Placed::SendingAndCopies,
+        Scheme::SendAndReceive => Placed::SendingAndCopies,
     };
     let second = Second::start(apart::look_for(wait_mode), cpu)
         .map_err(system_error("starting a second thread"))?;

@@ -34,8 +34,8 @@ impl Endpoint {
     /// [`Node::close`](crate::Node::close) has returned. Dropping the endpoint does not end a send.
     ///
     /// Written they are also by what is received: no byte of them may be part of a receive or a get that is under way at the same time. On one
-    /// thread such a message would hold what was there before or after; on a board whose engine is in halves (`split:SO`, `split:DSR`,
-    /// `split:dynamic`) one thread may read while the other writes, which is undefined behaviour. The safe API cannot be used so: its requests own
+    /// thread such a message would hold what was there before or after; on a board that has a part of the engine on a second thread
+    /// (`split:SO`, `split:RO`, `split:DSR`, `split:SR`, `split:dynamic`) one thread may read while the other writes, which is undefined behaviour. The safe API cannot be used so: its requests own
     /// their buffers.
     pub unsafe fn post_send_raw(&self, send: SendDescriptor) -> Result<RawOp, PostError> {
         // SAFETY: as the caller promises.

@@ -72,6 +72,11 @@ impl Deck {
         self.frames.is_empty()
     }
 
+    /// Bytes of the longest frame.
+    pub(super) fn longest(&self) -> usize {
+        self.frames.iter().map(|came| came.end - came.start).max().unwrap_or(0)
+    }
+
     /// What the frames hold.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes

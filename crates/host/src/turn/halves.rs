@@ -8,7 +8,7 @@ use emp_link::Link;
 use crate::links::incoming::{Incoming, Unseen};
 use crate::links::outgoing::Outgoing;
 use crate::machine::second::pause;
-use crate::memory::placing::{Placements, Placing};
+use crate::memory::placing::{self, Copies};
 use crate::memory::process::ProcessMemory;
 use crate::turn::core::{Core, FRAMES_MAX, TRANSMIT_ROUNDS};
 use crate::turn::deck::{Dealt, Halved, Place, Placed};
@@ -37,6 +37,12 @@ fn send(
     }
 }
 
+/// Makes the copies of a turn.
+fn copy(copies: Copies<'_>) {
+    let mut looks = 0;
+    copies.make(|| pause(&mut looks));
+}
+
 impl Core {
     /// Frames up, and what waits to be sent down meanwhile. True if there were any frames, or there was something to catch up with instead.
     pub(super) fn receive_in_halves(&mut self, now: Time) -> bool {
@@ -61,36 +67,36 @@ impl Core {
             let has_sends = sends.has_transmit() || !outgoing.is_done();
             sent = has_sends;
             let mut send = || send(&mut sends, now, source, outgoing, links);
-            placements.begin();
-            let Placements { given, copies } = placements;
-            let mut copy = || {
-                let mut looks = 0;
-                copies.make(|| pause(&mut looks));
-            };
-            let mut take = || next = deck.take(&mut takes, now, memory);
-            match placed {
-                Placed::Sending if has_sends => second.beside(take, send, false),
-                Placed::Receiving => second.beside(send, take, false),
-                Placed::Either if has_sends => second.beside(send, take, true),
-                Placed::Sending | Placed::Either => take(),
-                Placed::Copies | Placed::SendingAndCopies => {
-                    let mut take = || {
-                        let mut placing = Placing::new(memory, given, deck.bytes());
-                        next = deck.take(&mut takes, now, &mut placing);
+            let copied = matches!(placed, Placed::Copies | Placed::SendingAndCopies);
+            if copied && deck.longest() >= placing::BYTES_MIN {
+                let (mut placing, copies) = placements.lend(memory, deck.bytes());
+                let take = || {
+                    next = deck.take(&mut takes, now, &mut placing);
+                    // Who copies is not to wait for more.
+                    drop(placing);
+                };
+                if *placed == Placed::Copies {
+                    let here = || {
+                        take();
+                        send();
                     };
-                    if *placed == Placed::Copies {
-                        let here = || {
-                            take();
-                            send();
-                        };
-                        second.beside(here, copy, false);
-                    } else {
-                        let there = || {
-                            send();
-                            copy();
-                        };
-                        second.beside(take, there, false);
+                    second.beside(here, || copy(copies), false);
+                } else {
+                    let there = || {
+                        send();
+                        copy(copies);
+                    };
+                    second.beside(take, there, false);
+                }
+            } else {
+                let mut take = || next = deck.take(&mut takes, now, memory);
+                match placed {
+                    Placed::Sending | Placed::SendingAndCopies if has_sends => {
+                        second.beside(take, send, false);
                     }
+                    Placed::Receiving => second.beside(send, take, false),
+                    Placed::Either if has_sends => second.beside(send, take, true),
+                    _ => take(),
                 }
             }
             firmware.join();

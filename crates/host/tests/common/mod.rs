@@ -20,7 +20,7 @@ pub const BOARDS: [Board; 9] = [
     Board::Split { scheme: Scheme::SendOnly, cpu: None },
     Board::Split { scheme: Scheme::ReceiveOnly, cpu: None },
     Board::Split { scheme: Scheme::Dedicated, cpu: None },
-    Board::Split { scheme: Scheme::Both, cpu: None },
+    Board::Split { scheme: Scheme::SendAndReceive, cpu: None },
     Board::Split { scheme: Scheme::Dynamic, cpu: None },
 ];
 

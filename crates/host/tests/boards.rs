@@ -5,7 +5,7 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{LONG, Pair, SPLIT, both, impatient, pattern, processor_time};
-use emp_host::{Board, Profile, Selector, WaitError, WaitMode};
+use emp_host::{Board, Node, Profile, Scheme, Selector, WaitError, WaitMode};
 
 /// One test at a time: processor time is that of the whole process.
 static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
@@ -186,4 +186,35 @@ fn a_message_to_a_sleeping_waiter_is_prompt() {
 fn common_now() -> u64 {
     static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
     START.get_or_init(Instant::now).elapsed().as_nanos() as u64
+}
+
+/// Of long messages both threads of a board on two have a part, and only there is a second one.
+#[test]
+fn both_threads_of_a_split_board_work() {
+    let _alone = alone();
+    for board in common::BOARDS {
+        let pair = Pair::with(board, WaitMode::Adaptive, Profile::DEFAULT);
+        let (a, b) = pair.endpoints();
+        [&pair.a, &pair.b].into_iter().for_each(Node::count_work);
+        both(
+            &pair,
+            || {
+                for seed in 0..200 {
+                    a.send_wait(b.address(), seed, vec![1; 40_000], LONG).unwrap();
+                }
+            },
+            || {
+                for seed in 0..200 {
+                    b.receive_wait(Selector::bits(seed), vec![0; 40_000], LONG).unwrap();
+                }
+            },
+        );
+        let others = [&pair.a, &pair.b].map(|node| node.worked().other);
+        let split = matches!(board, Board::Split { .. });
+        // What is sent may all leave within its posts; a turn of `dynamic` may be over before the other thread comes to it.
+        let waits =
+            matches!(board, Board::Split { scheme: Scheme::SendOnly | Scheme::Dynamic, .. });
+        let worked = others.iter().any(|other| !other.is_zero());
+        assert!(worked == split || waits, "{board:?}: {others:?}");
+    }
 }

@@ -11,9 +11,7 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use emp_firmware::{
-    FetchError, HostMemory, LinkIndex, MemoryFault, PeerMemory as Peer, Segment, Stage,
-};
+use emp_firmware::{FetchError, HostMemory, LinkIndex, MemoryFault, PeerMemory as Peer, Segment};
 use emp_rings::{SlotConsumer, SlotProducer, slot_ring};
 use emp_wire::{Checksum, LinkAddress};
 
@@ -201,14 +199,6 @@ impl HostMemory for Placing<'_> {
     ) -> Result<(), FetchError> {
         debug_assert!(self.pieces.is_empty(), "another process's memory is fetched after the turn");
         self.memory.fetch(from, to, rest)
-    }
-
-    fn enter(&self, stage: Stage) -> Stage {
-        self.memory.enter(stage)
-    }
-
-    fn leave(&self, outer: Stage) {
-        self.memory.leave(outer);
     }
 }
 

@@ -21,10 +21,11 @@ fn threaded(link: impl Link + 'static, thread: &Arc<LinkThread>) -> ThreadedLink
     ThreadedLink::new(Box::new(link), thread).expect("it is handed over")
 }
 
-/// Some frame for the node with tag 2: its last bytes are `number`.
+/// Some frame for the node with tag 2: its last bytes are `number`. It says how long it is, by which `udp` cuts what it fetches plainly.
 fn frame(number: u32) -> Vec<u8> {
     let mut frame = vec![0; 60];
-    frame[..2].copy_from_slice(&[1 << 5 | 1, 0]);
+    let payload = (frame.len() - emp_wire::HEADER_BYTES) as u8;
+    frame[..4].copy_from_slice(&[1 << 5 | 1, 0, 0, payload]);
     let tag_at = emp_wire::DESTINATION_TAG_OFFSET;
     frame[tag_at..tag_at + 2].copy_from_slice(&2u16.to_be_bytes());
     frame[56..].copy_from_slice(&number.to_be_bytes());

@@ -328,7 +328,7 @@ impl ShmLink {
     ) -> io::Result<()> {
         let refused = || io::Error::from(io::ErrorKind::PermissionDenied);
         // A descriptor can be passed on, so the name alone is not believed.
-        if self.name.keeps_to_it && open::network_of(&process.to_string())? != self.name.network {
+        if self.name.keeps_to_it && !open::is_in_network(process, self.name.network)? {
             return Err(refused());
         }
         let path = self.place.find(number, self.name).ok_or_else(refused)?;

@@ -54,16 +54,29 @@ pub(super) fn open(options: &ShmOptions) -> Result<Opened, LinkError> {
     let number = options.number.map_or_else(socket::random, Ok);
     let number = number.map_err(|error| failed("drawing random numbers", error))?;
     let token = socket::random().map_err(|error| failed("drawing random numbers", error))?;
-    let network =
-        network_of("self").map_err(|error| failed("looking at the network namespace", error))?;
+    // The thread's, which need not be the process's: a node's interfaces are those of where it was opened.
+    let network = network_of("thread-self")
+        .map_err(|error| failed("looking at the network namespace", error))?;
     let name = Name { number, network, keeps_to_it: options.same_network };
     let socket = bind(&place, name).map_err(|error| failed("opening the socket", error))?;
     Ok(Opened { place, name, socket, token })
 }
 
-/// What tells a process's network namespace from others on the machine.
-pub(super) fn network_of(process: &str) -> io::Result<u64> {
-    Ok(fs::metadata(format!("/proc/{process}/ns/net"))?.ino())
+/// What tells a network namespace from others on the machine: that of a process or thread, as `/proc` names it.
+pub(super) fn network_of(whose: &str) -> io::Result<u64> {
+    Ok(fs::metadata(format!("/proc/{whose}/ns/net"))?.ino())
+}
+
+/// Whether a process is in this network: it, or one of its threads. What this process says of itself is believed, as its threads may have moved on.
+pub(super) fn is_in_network(process: libc::pid_t, network: u64) -> io::Result<bool> {
+    if u32::try_from(process) == Ok(std::process::id())
+        || network_of(&process.to_string())? == network
+    {
+        return Ok(true);
+    }
+    let tasks = fs::read_dir(format!("/proc/{process}/task"))?.flatten();
+    let of_task = |task: fs::DirEntry| Some(task.path().join("ns/net").metadata().ok()?.ino());
+    Ok(tasks.filter_map(of_task).any(|of| of == network))
 }
 
 /// Takes messages under the node's name. The socket gets that when it already takes them: one that does not is

@@ -1,6 +1,7 @@
 //! Peers that break the rules, die, or send something else than rings: they are dropped, and nobody else is harmed.
 
 mod in_step;
+mod networks;
 
 use std::fs::{self, File};
 use std::io::IoSlice;
@@ -453,7 +454,7 @@ fn a_number_belongs_to_one() {
     assert!(error.to_string().contains("another link has this number"), "{error}");
     drop(first);
     // What a node that was killed leaves behind is in nobody's way.
-    let network = open::network_of("self").expect("Linux");
+    let network = open::network_of("thread-self").expect("Linux");
     let dead = format!("0000000000000005-{network:x}");
     drop(socket::bind(&world.directory().join(dead)).expect("a socket"));
     assert!(open(Some(world.directory())).is_ok());
@@ -552,20 +553,4 @@ fn honest_peers_read_each_other_until_they_go() {
     drop(b);
     settle(&mut a);
     assert_eq!((a.memory.readable(), a.memory.stamp(&gone)), (0, None));
-}
-
-/// A link that keeps to its network namespace takes peers of the same one. (Those of others are part of the MPI tests, whose
-/// hosts are namespaces.)
-#[test]
-fn neighbours_in_the_same_network_are_welcome() {
-    let world = World::new();
-    let open = |node_tag: u16| {
-        let directory = Some(world.directory());
-        let options = ShmOptions { directory, same_network: true, ..ShmOptions::new(node_tag) };
-        ShmLink::open(&options).expect("anyone may")
-    };
-    let (mut a, mut b) = (open(7), open(8));
-    send(&mut a, b.capabilities.address, &frame(8, 1));
-    receive(&mut b, &frame(8, 1));
-    works(&world, &mut a);
 }

@@ -6,7 +6,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use emp_link::{
-    Link, LinkAddress, PacketLink, PacketOptions, TxFrame, UdpLink, UdpOptions, interfaces,
+    Link, LinkAddress, PacketLink, PacketOptions, ShmLink, ShmOptions, TxFrame, UdpLink,
+    UdpOptions, interfaces,
 };
 use emp_testing::{Need, skip};
 
@@ -203,6 +204,30 @@ fn frames_to_everyone_go_to_each_peer() {
     }
     let counts = link.statistics();
     assert_eq!((counts.frames_sent, counts.send_refused), (3, 1), "{counts:?}");
+}
+
+/// Which network a link of shared memory is in, the thread says that opened it: nodes of one process may be in several.
+#[test]
+fn shared_memory_is_in_the_network_of_the_thread_that_opens_it() {
+    let Some(lab) = Lab::build(1500) else { return };
+    let place = tempfile::tempdir().expect("a directory");
+    let open = |node_tag: u16| {
+        let directory = Some(place.path().join("emp"));
+        ShmLink::open(&ShmOptions { directory, same_network: true, ..ShmOptions::new(node_tag) })
+    };
+    let inside = |side, tag| lab.inside(side, || open(tag)).expect("anyone may");
+    let (mut a, mut b, mut far) = (inside(0, 7), inside(0, 8), inside(1, 9));
+    // Looked for, and named.
+    let far_address = far.capabilities().address;
+    for (to, tag) in [(LinkAddress::EVERYONE, 8), (LinkAddress::EVERYONE, 9), (far_address, 9)] {
+        let frame = [0x24, 0, 0, 0, 0, tag];
+        assert_eq!(a.send(&[TxFrame { to, parts: &[IoSlice::new(&frame)] }]), 1);
+    }
+    assert!(b.wait(Some(Duration::from_secs(5))));
+    assert_eq!(b.receive(9, &mut |got, _| assert_eq!(got[5], 8)), 1);
+    assert!(!far.wait(Some(Duration::from_millis(20))));
+    assert_eq!([a.peers(), b.peers(), far.peers()], [1, 1, 0]);
+    assert_eq!(a.statistics().system_errors, 1, "nobody is there");
 }
 
 /// Set in the process that the next test starts inside a user namespace.

@@ -1,7 +1,6 @@
 //! Peers that break the rules, die, or send something else than rings: they are dropped, and nobody else is harmed.
 
 mod in_step;
-mod networks;
 
 use std::fs::{self, File};
 use std::io::IoSlice;
@@ -553,4 +552,20 @@ fn honest_peers_read_each_other_until_they_go() {
     drop(b);
     settle(&mut a);
     assert_eq!((a.memory.readable(), a.memory.stamp(&gone)), (0, None));
+}
+
+/// A link that keeps to its network namespace takes peers of the same one. (Others: `crates/link/tests/opening.rs`, and the MPI
+/// tests, whose hosts are namespaces.)
+#[test]
+fn neighbours_in_the_same_network_are_welcome() {
+    let world = World::new();
+    let open = |node_tag: u16| {
+        let directory = Some(world.directory());
+        let options = ShmOptions { directory, same_network: true, ..ShmOptions::new(node_tag) };
+        ShmLink::open(&options).expect("anyone may")
+    };
+    let (mut a, mut b) = (open(7), open(8));
+    send(&mut a, b.capabilities.address, &frame(8, 1));
+    receive(&mut b, &frame(8, 1));
+    works(&world, &mut a);
 }

@@ -123,14 +123,13 @@ fn any_records_are_survived() {
         if rogue.take().is_some() || link.peers() > 0 {
             link.connections.iter_mut().for_each(Connection::look);
         }
-        for _ in 0..1_000 {
+        // A program that another test starts at this moment holds the peer's socket a little longer: then it is asked after again.
+        let limit = Instant::now() + Duration::from_secs(5);
+        while link.peers() > 0 {
+            assert!(Instant::now() < limit, "a peer that is gone is not forgotten");
             link.wait(Some(Duration::ZERO));
             link.receive(1_000, &mut |_, _| {});
-            if link.peers() == 0 {
-                break;
-            }
         }
-        assert_eq!(link.peers(), 0);
     }
     works(&world, &mut link);
 }

@@ -366,8 +366,12 @@ impl Firmware {
         self.turn_loopback(now, memory);
         let share = self.transit_share(batch);
         self.emit_transit(batch, share);
+        let before = batch.frames().len();
         let (peers, cross, replies) = (&self.peers, &self.cross, Some(&mut self.receive.replies));
         self.send.poll(now, &mut Outlet { peers, cross, replies, memory, batch });
+        if share > 0 {
+            self.note_own(batch.frames().len() - before);
+        }
         // What was to ride, and did not.
         self.emit_acks(now, false, (memory, batch));
         self.emit_transit(batch, usize::MAX);

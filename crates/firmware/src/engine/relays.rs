@@ -16,6 +16,7 @@ use crate::link::LinkIndex;
 use crate::memory::HostMemory;
 use crate::path::Hop;
 use crate::path::hop_lists::{HopList, Hops, prefix_of};
+use crate::send::TRAIN_FRAMES_USUAL;
 use crate::time::Time;
 use crate::transit::{Bucket, Neighbours, Queue, RelayNeighbour, Seen, Source};
 use crate::transmit::TransmitBatch;
@@ -25,6 +26,8 @@ pub(crate) struct Relays {
     /// It sends on what is not for it.
     on: bool,
     pub(crate) queue: Queue,
+    /// Frames of this node's own that its turns would have had room for, and that did not leave: a train at most.
+    due: usize,
     pub(crate) seen: Seen,
     neighbours: Neighbours,
     /// What it says of frames that cannot go on.
@@ -39,6 +42,7 @@ impl Relays {
         Self {
             on: false,
             queue: Queue::new(),
+            due: 0,
             seen: Seen::default(),
             neighbours: Neighbours::default(),
             cut_offs: bucket,
@@ -368,14 +372,26 @@ impl Firmware {
     }
 
     /// How many of the frames that fit a batch are for those that are sent on, where this node has frames of its own as well: as many as
-    /// there are flows of each kind.
+    /// there are flows of each kind. A train of this node's leaves whole or waits for a batch with room for it, so what it had no use for is its
+    /// due in a later batch: else it would wait as long as others' frames come.
     #[inline]
-    pub(crate) fn transit_share(&self, batch: &TransmitBatch) -> usize {
+    pub(crate) fn transit_share(&mut self, batch: &TransmitBatch) -> usize {
         if self.relays.queue.len() == 0 {
             return 0;
         }
         let (flows, own) = (self.relays.queue.flows(), self.send.peers_active());
-        (batch.room() as usize * flows).div_ceil(flows + own)
+        let room = batch.room() as usize;
+        let part = room * own / (flows + own);
+        let train = TRAIN_FRAMES_USUAL as usize;
+        let due = (self.relays.due + part).min(train);
+        self.relays.due = due;
+        room - if due == train { train.min(room) } else { part }
+    }
+
+    /// So many frames of this node's own left in a batch.
+    #[inline]
+    pub(crate) fn note_own(&mut self, frames: usize) {
+        self.relays.due = self.relays.due.saturating_sub(frames);
     }
 
     // ---- searches ----

@@ -192,7 +192,8 @@ impl Rtt {
     /// Frames were acknowledged that had all been resent, after `waited` without an acknowledgement, and so many microseconds after
     /// the last copy left. That measures nothing (Karn). But if it took longer than the usual ceiling, and the last copy was not answered in
     /// the usual time, an earlier one may have been: round trips would have become longer than the timer, which would find each frame lost
-    /// and never measure one. So that is supposed, and tried with one timer that is long enough for it. If that ran out as well, what it
+    /// and never measure one. So that is supposed, and tried with one timer that is long enough for it. The same while nothing was ever
+    /// measured, as then nothing speaks against it: the way may be longer than the first timer. If that ran out as well, what it
     /// waited for was lost: a supposition is never the ground of the next, or each loss would double the timer.
     pub(crate) fn on_unclear_answer(
         &mut self,
@@ -207,7 +208,8 @@ impl Rtt {
         let usual = self.base(ack_delay).max(RETRANSMIT_FLOOR).as_us();
         let late = since_copy_us.is_some_and(|since_us| u64::from(since_us) > usual);
         let longer = late && waited > RETRANSMIT_CEILING;
-        if self.lossy == 0 && (longer || self.is_too_soon(since_copy_us, waited)) {
+        let unlike = self.lossy == 0 && (longer || self.is_too_soon(since_copy_us, waited));
+        if self.smoothed_us == 0 || unlike {
             let us = waited.min(RETRANSMIT_CEILING_MAX).as_us();
             self.supposed = us.div_ceil(SUPPOSED_UNIT_US) as u16;
             return;

@@ -59,6 +59,7 @@ use message::{SendMessage, State};
 pub(crate) use plan::Shape;
 use strangers::Known;
 pub(crate) use timer::ASK_HOST_AFTER;
+pub(crate) use train::TRAIN_FRAMES_USUAL;
 pub(crate) use transmission::Outlet;
 use window::Further;
 

@@ -19,7 +19,7 @@ use crate::transmit::TransmitBatch;
 
 /// Frames of the longest train that is kept whole: what links send as one (64 KB at MTU 1500), and half a batch, so that
 /// batches stay well filled.
-const TRAIN_FRAMES_USUAL: u32 = TransmitBatch::FRAMES_MAX as u32 / 2;
+pub(crate) const TRAIN_FRAMES_USUAL: u32 = TransmitBatch::FRAMES_MAX as u32 / 2;
 
 /// The payload of frames that are alike, and what they say of it.
 struct Run {

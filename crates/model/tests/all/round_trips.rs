@@ -33,6 +33,39 @@ fn a_long_way_resends_nothing() {
     }
 }
 
+/// Nothing was ever measured of a way that is longer than the first timer: each frame is resent before it can be acknowledged, which measures
+/// nothing, so the first answer says how long it may be. Else long messages take a hundred times as long, all frames of them sent ten times.
+#[test]
+fn the_first_answer_on_a_long_way_is_enough() {
+    for (latency, bytes) in
+        [(2, 64), (5, 64), (16, 64), (16, 4_000), (16, 64 << 10), (41, 64 << 10)]
+    {
+        let mut setup = WorldSetup::lan(2, &Profile::DEFAULT);
+        setup.fabrics = vec![FabricSetup { latency: Span::ms(latency), ..FabricSetup::lan() }];
+        let mut world = World::new(setup);
+        let mut send = |messages: u32| {
+            let before = count(&world, 0, Counter::FramesResent);
+            let post = |_| {
+                world.receive(1, Want::ANY, bytes);
+                world.send(MessageSpec::plain(0, 1, bytes))
+            };
+            let sent: Vec<_> = (0..messages).map(post).collect();
+            // The first is sent alone, and its acknowledgement is waited for.
+            let all = |world: &World| {
+                sent.iter().all(|sent| world.arrived(*sent)) && world.firmware(0).is_drained()
+            };
+            let took = wait(&mut world, Span::ms(60_000), all);
+            (took, count(&world, 0, Counter::FramesResent) - before)
+        };
+        send(1);
+        let (took, resent) = send(20);
+        println!("{latency} ms, {bytes} bytes: {took:?}, {resent} resent");
+        assert!(resent <= 2, "{latency} ms, {bytes} bytes: {resent} frames resent");
+        assert!(took < Span::ms(latency * 100), "{latency} ms, {bytes} bytes: {took:?}");
+        finish(&mut world);
+    }
+}
+
 /// A receiver that is given its processor every 150 ms only: round trips are as long.
 #[test]
 fn an_overloaded_receiver_is_sent_nothing_twice() {

@@ -136,7 +136,8 @@ impl Firmware {
     /// Asks a peer by a path that brings nothing, and by another: what it answers shows whether that is the path's fault (`PATH-5`).
     pub(crate) fn ask_after_path(&mut self, peer: u32, path: PathId) {
         let paths = self.peers.paths(peer);
-        let (doubted, other) = (paths.hop(path), paths.other_lane(path));
+        let well = |path| self.send.is_well(peer, path);
+        let (doubted, other) = (paths.hop(path), paths.other_lane(path, well));
         let hop = |hop: Option<Hop<'_>>| hop.map(|(link, to)| (link, *to));
         let (doubted, beside) = (hop(doubted), hop(other.and_then(|other| paths.hop(other))));
         let (Some(doubted), Some(beside), Some(other)) = (doubted, beside, other) else {

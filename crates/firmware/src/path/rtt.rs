@@ -31,6 +31,9 @@ const LOSS_MEMORY: u8 = 15;
 /// In so many microseconds a supposed round trip is counted: in 16 bits up to the longest timer.
 const SUPPOSED_UNIT_US: u64 = 32;
 
+/// Runs of the timer that count for that: with them it is as long as it can be.
+const RUNS_MAX: u32 = 32;
+
 /// Round trips of one path. 20 bytes, as there is one for each idle peer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rtt {
@@ -190,38 +193,51 @@ impl Rtt {
     }
 
     /// Frames were acknowledged that had all been resent, after `waited` without an acknowledgement, and so many microseconds after
-    /// the last copy left. That measures nothing (Karn). But if it took longer than the usual ceiling, and the last copy was not answered in
-    /// the usual time, an earlier one may have been: round trips would have become longer than the timer, which would find each frame lost
-    /// and never measure one. So that is supposed, and tried with one timer that is long enough for it. The same while nothing was ever
-    /// measured, as then nothing speaks against it: the way may be longer than the first timer. If that ran out as well, what it
-    /// waited for was lost: a supposition is never the ground of the next, or each loss would double the timer.
+    /// the last copy left; the timer had run `runs` times. That measures nothing (Karn). But if it took longer than the usual ceiling, and the
+    /// last copy was not answered in the usual time, an earlier one may have been: round trips would have become longer than the timer, which
+    /// would find each frame lost and never measure one. So that is supposed, and tried with one timer that is long enough for it. If that ran
+    /// out as well, what it waited for was lost: a supposition is never the ground of the next, or each loss would double the timer.
     pub(crate) fn on_unclear_answer(
         &mut self,
         since_copy_us: Option<u32>,
-        waited: Span,
+        (waited, runs): (Span, u32),
         ack_delay: Span,
     ) {
         if self.supposed > 0 {
             self.on_timeout(waited);
             return;
         }
+        if self.smoothed_us == 0 {
+            self.suppose_first(since_copy_us, runs, ack_delay);
+            return;
+        }
         let usual = self.base(ack_delay).max(RETRANSMIT_FLOOR).as_us();
         let late = since_copy_us.is_some_and(|since_us| u64::from(since_us) > usual);
         let longer = late && waited > RETRANSMIT_CEILING;
-        let unlike = self.lossy == 0 && (longer || self.is_too_soon(since_copy_us, waited));
-        if self.smoothed_us == 0 || unlike {
-            let us = waited.min(RETRANSMIT_CEILING_MAX).as_us();
-            self.supposed = us.div_ceil(SUPPOSED_UNIT_US) as u16;
+        if self.lossy == 0 && (longer || self.is_too_soon(since_copy_us, waited)) {
+            self.suppose(waited);
             return;
         }
         // Whichever copy was answered, it took no less than since the last of them. Where that is more than was thought, the timer is too
         // short, and without this it stays so: each frame would be sent twice, and none measured.
         // Not where acknowledgements are lost: then it waited for the next.
-        let known = self.smoothed_us > 0;
-        let at_least = since_copy_us.filter(|us| known && *us > self.smoothed_us);
+        let at_least = since_copy_us.filter(|us| *us > self.smoothed_us);
         if let Some(us) = at_least.filter(|us| Span::us((*us).into()) < RETRANSMIT_CEILING) {
             self.smooth(us);
         }
+    }
+
+    /// Nothing was ever measured, so nothing speaks against a way that is longer than the first timer: it may take as long as since the first copy
+    /// left, before the timer ran so often.
+    fn suppose_first(&mut self, since_copy_us: Option<u32>, runs: u32, ack_delay: Span) {
+        let Some(since_us) = since_copy_us else { return };
+        let runs = (0..runs.min(RUNS_MAX)).map(|run| self.timeout(ack_delay, run).0);
+        self.suppose(Span(runs.sum::<u64>() + Span::us(since_us.into()).0));
+    }
+
+    fn suppose(&mut self, trip: Span) {
+        let us = trip.min(RETRANSMIT_CEILING_MAX).as_us();
+        self.supposed = us.div_ceil(SUPPOSED_UNIT_US) as u16;
     }
 
     /// The timer ran out after `waited`. If that was long enough for a supposed round trip, what it waited for was lost: with the supposition kept, each
@@ -292,7 +308,7 @@ mod tests {
         let delay = Span::us(60);
         (0..100).for_each(|i| rtt.on_sample(100, i * 10));
         let usual = rtt.timeout(delay, 0);
-        rtt.on_unclear_answer(Some(10), Span::ms(900), delay);
+        rtt.on_unclear_answer(Some(10), (Span::ms(900), 0), delay);
         let supposed = rtt.timeout(delay, 0);
         assert!((Span::ms(1_800)..Span::ms(1_801)).contains(&supposed), "{supposed:?}");
         // That of before was not long enough for it, and says nothing.
@@ -301,7 +317,7 @@ mod tests {
         rtt.on_timeout(supposed);
         assert_eq!(rtt.timeout(delay, 0), usual);
         // One that no timer is long enough for has the longest.
-        rtt.on_unclear_answer(Some(10), Span::ms(60_000), delay);
+        rtt.on_unclear_answer(Some(10), (Span::ms(60_000), 0), delay);
         assert_eq!(rtt.timeout(delay, 0), RETRANSMIT_CEILING_MAX);
         rtt.on_timeout(RETRANSMIT_CEILING_MAX);
         assert_eq!(rtt.timeout(delay, 0), usual);

@@ -360,7 +360,8 @@ impl SendPeer {
         let Some(active) = self.active.as_deref_mut() else { return };
         active.acked_at = now;
         let flight = active.flight_mut(path);
-        (flight.progress_at, flight.delivered_at, flight.backoff) = (now, now, 0);
+        let runs = core::mem::take(&mut flight.backoff);
+        (flight.progress_at, flight.delivered_at) = (now, now);
         let next = flight.order.wrapping_add(1);
         let drained = flight.in_flight == 0;
         let rtt = rtt_mut((&mut self.rtt, &mut self.further), further, path);
@@ -379,7 +380,7 @@ impl SendPeer {
             });
         match measured {
             Some(sample_us) => rtt.on_sample(sample_us, came.us()),
-            None => rtt.on_unclear_answer(since_copy, waited, ack_delay),
+            None => rtt.on_unclear_answer(since_copy, (waited, runs), ack_delay),
         }
         rtt.on_progress();
         if self.further != 0 {

@@ -3,6 +3,7 @@
 
 use super::SendSide;
 use super::active::Active;
+use super::timer::DETOUR_RUNS;
 use crate::cross::RouteNews;
 use crate::path::PathId;
 use crate::time::{Span, Time};
@@ -39,6 +40,13 @@ impl Doubt {
 }
 
 impl Active {
+    /// Nothing speaks against a path: neither ran its timer again and again, nor did others answer where it did not.
+    #[inline]
+    pub(super) fn is_well(&self, path: PathId) -> bool {
+        let flight = self.flight(path);
+        flight.backoff <= DETOUR_RUNS && !flight.doubt.is_silent()
+    }
+
     /// When the peer was last heard of by this path, as far as that shows that both ends work.
     fn spoke_at(&self, path: PathId) -> Time {
         let flight = self.flight(path);
@@ -61,6 +69,11 @@ impl SendSide {
         if let Some(active) = self.peers[peer].active.as_deref_mut() {
             active.flight_mut(path).doubt.spoke_at = now;
         }
+    }
+
+    /// Nothing speaks against a path of a peer.
+    pub(crate) fn is_well(&self, peer: u32, path: PathId) -> bool {
+        self.peers[peer].active.as_deref().is_none_or(|active| active.is_well(path))
     }
 
     /// There is no other path than this one: nothing is to be found out.

@@ -6,7 +6,6 @@ use super::active::Active;
 use super::build::{Body, Numbers, Stored};
 use super::long::load_of;
 use super::record::{FrameState, Load, Record, What};
-use super::timer::DETOUR_RUNS;
 use super::transmission::Outlet;
 use super::{SendMessage, SendPeer, SendSide, Work};
 use crate::counters::Counter;
@@ -205,16 +204,12 @@ fn is_awaited(what: What, message: Option<&SendMessage>, load: Load) -> bool {
     }
 }
 
-/// The path that a frame is meant for: that of its train; but what a path's timer resends again and again takes another.
+/// The path that a frame is meant for: that of its train; but what a path's timer resends again and again takes another, and then a third if
+/// that brings nothing either.
 fn path_for(active: &Active, record: &Record, sequence: Sequence, paths: &Paths<'_>) -> PathId {
     let frame = active.frame(sequence);
-    match frame.state {
-        FrameState::Lost
-            if active.flight(frame.path).backoff > DETOUR_RUNS
-                || active.flight(frame.path).doubt.is_silent() =>
-        {
-            paths.other_lane(frame.path).unwrap_or(frame.path)
-        }
-        _ => record.path,
+    if frame.state != FrameState::Lost || active.is_well(frame.path) {
+        return record.path;
     }
+    paths.other_lane(frame.path, |path| active.is_well(path)).unwrap_or(frame.path)
 }

@@ -218,11 +218,7 @@ impl<'a> Paths<'a> {
     }
 
     /// Another than this one: one that is `well` if there is such, and then one which shares nothing with it.
-    pub(crate) fn other_lane(
-        &self,
-        path: PathId,
-        well: impl Fn(PathId) -> bool,
-    ) -> Option<PathId> {
+    pub(crate) fn other_lane(&self, path: PathId, well: impl Fn(PathId) -> bool) -> Option<PathId> {
         let others = self.each().map(|(id, _)| id).filter(|id| *id != path);
         others.min_by_key(|id| (!well(*id), self.share(path, *id)))
     }
@@ -416,7 +412,10 @@ mod tests {
         assert_eq!((paths.choose(2, true), paths.choose(3, true)), (first, second));
         assert_eq!(Paths { long: 0, ..paths }.choose(4, true), first);
         assert_eq!((paths.pick(first), paths.pick(second)), ((first, hops[0]), (second, hops[1])));
-        assert_eq!([first, second].map(|path| paths.other_lane(path, |_| true)), [Some(second), Some(first)]);
+        assert_eq!(
+            [first, second].map(|path| paths.other_lane(path, |_| true)),
+            [Some(second), Some(first)]
+        );
         let alone = |at: usize| {
             let mut alone = paths;
             alone.hops = [None; PATHS_MAX];
@@ -426,7 +425,10 @@ mod tests {
         assert_eq!(alone(0).pick(second), (first, hops[0]));
         assert_eq!(alone(1).pick(first), (second, hops[1]));
         assert_eq!((alone(1).choose(1, false), alone(0).choose(9, false)), (second, first));
-        assert_eq!((alone(1).other_lane(second, |_| true), alone(1).pick(PathId::OTHER).0), (None, second));
+        assert_eq!(
+            (alone(1).other_lane(second, |_| true), alone(1).pick(PathId::OTHER).0),
+            (None, second)
+        );
     }
 
     /// Three cables, the first two of which are the same to this node.

@@ -337,3 +337,9 @@ fn a_damaged_relays_head_explains_a_shorter_path() {
         passes(seed, true);
     }
 }
+
+/// A cable that leads one way brings a relay the first copy of each search, whose answer it does not bring back (`RELAY-7`).
+#[test]
+fn a_way_that_meets_a_cable_of_one_way_may_be_found_by_nobody() {
+    passes(801_888, true);
+}

@@ -20,7 +20,7 @@ pub(crate) enum Outage {
     Cut {
         /// On this fabric.
         fabric: usize,
-        /// Between these nodes, whichever direction: who hears nothing and who is not heard are alike.
+        /// What the first of these nodes sends to the second is lost. They can't speak to each other by it, whichever that is.
         between: (usize, usize),
     },
     /// A node that may relay is away.
@@ -135,44 +135,32 @@ impl Reach {
         apart
     }
 
-    /// Whether there is a way between two nodes from this time on until something changes.
+    /// Whether the first of two nodes finds a way to the other from this time on until something changes.
+    ///
+    /// An answer goes back the way that its copy of the search came, and a relay repeats the copy that comes first (`RELAY-7`). Where a cable
+    /// leads one way, and no carrier says so, that may be one that has crossed it: ways beyond that relay are not found then.
     pub(crate) fn connected(
         &self,
         (a, b): (usize, usize),
         outages: &[(Outage, Time, Time)],
         at: Time,
     ) -> bool {
-        let now = |(_, start, end): &&(Outage, Time, Time)| *start <= at && at < *end;
-        let troubles: Vec<Outage> = outages.iter().filter(now).map(|(what, ..)| *what).collect();
-        let cut = |fabric: usize, one: usize, other: usize| {
-            troubles.iter().any(|trouble| match trouble {
-                Outage::Cut { fabric: on, between } => {
-                    *on == fabric && (*between == (one, other) || *between == (other, one))
-                }
-                Outage::Away(_) => false,
-            })
-        };
-        let away =
-            |node: usize| troubles.iter().any(|one| matches!(one, Outage::Away(n) if *n == node));
-        let here: Vec<&Stay> =
-            self.stays.iter().filter(|stay| stay.start <= at && at < stay.end).collect();
+        let now = self.moment(outages, at);
+        let mut hidden = Vec::new();
+        if self.is_relayed() && now.has_cuts() {
+            self.hide(&now, &mut vec![a], (false, b), &mut hidden);
+        }
         // Breadth first: so few nodes and cables have trouble that nothing better is needed.
         let mut reached = vec![a];
         let mut edge = vec![a];
         for _ in 0..self.hops {
             let mut next = Vec::new();
-            for from in &edge {
-                if *from != a && (!self.relays[*from] || away(*from)) {
-                    continue;
-                }
-                let ours = here.iter().filter(|stay| stay.jack.node == *from);
-                for fabric in ours.map(|stay| stay.fabric) {
-                    let others = here.iter().filter(|stay| stay.fabric == fabric);
-                    for to in others.map(|stay| stay.jack.node) {
-                        if !reached.contains(&to) && !cut(fabric, *from, to) {
-                            reached.push(to);
-                            next.push(to);
-                        }
+            for from in edge.iter().filter(|from| **from == a || self.repeats(&now, **from)) {
+                let both_ways = now.neighbours(*from).filter(|(_, back)| *back);
+                for (to, _) in both_ways.filter(|(to, _)| *to == b || !hidden.contains(to)) {
+                    if !reached.contains(&to) {
+                        reached.push(to);
+                        next.push(to);
                     }
                 }
             }
@@ -182,6 +170,79 @@ impl Reach {
             edge = next;
         }
         false
+    }
+
+    /// Notes the relays that a search for `to` may come to by a way that begins so and does not lead back. No copy passes a node twice.
+    fn hide(
+        &self,
+        now: &Moment<'_>,
+        way: &mut Vec<usize>,
+        (one_way, to): (bool, usize),
+        hidden: &mut Vec<usize>,
+    ) {
+        let Some(at) = way.last().copied() else { return };
+        let began = way.len() == 1;
+        // The target repeats nothing.
+        if way.len() > self.hops || at == to || !(began || self.repeats(now, at)) {
+            return;
+        }
+        if one_way && !hidden.contains(&at) {
+            hidden.push(at);
+        }
+        for (next, back) in now.neighbours(at) {
+            if !way.contains(&next) {
+                way.push(next);
+                self.hide(now, way, (one_way || !back, to), hidden);
+                way.pop();
+            }
+        }
+    }
+
+    /// A node passes on what is for others.
+    fn repeats(&self, now: &Moment<'_>, node: usize) -> bool {
+        self.relays[node] && !now.is_away(node)
+    }
+
+    fn moment(&self, outages: &[(Outage, Time, Time)], at: Time) -> Moment<'_> {
+        let now = |(_, start, end): &&(Outage, Time, Time)| *start <= at && at < *end;
+        let troubles = outages.iter().filter(now).map(|(what, ..)| *what).collect();
+        let stays = self.stays.iter().filter(|stay| stay.start <= at && at < stay.end).collect();
+        Moment { stays, troubles }
+    }
+}
+
+/// Cables and troubles at one time.
+struct Moment<'a> {
+    stays: Vec<&'a Stay>,
+    troubles: Vec<Outage>,
+}
+
+impl Moment<'_> {
+    fn has_cuts(&self) -> bool {
+        self.troubles.iter().any(|one| matches!(one, Outage::Cut { .. }))
+    }
+
+    fn is_away(&self, node: usize) -> bool {
+        self.troubles.iter().any(|one| matches!(one, Outage::Away(other) if *other == node))
+    }
+
+    fn is_cut(&self, fabric: usize, from: usize, to: usize) -> bool {
+        self.troubles.iter().any(|one| match one {
+            Outage::Cut { fabric: on, between } => (*on, *between) == (fabric, (from, to)),
+            Outage::Away(_) => false,
+        })
+    }
+
+    /// Whom a node is heard by, once for each cable, and whether it hears them by that.
+    fn neighbours(&self, node: usize) -> impl Iterator<Item = (usize, bool)> + '_ {
+        let links = self.stays.iter().filter(move |stay| stay.jack.node == node);
+        links.flat_map(move |link| {
+            let fabric = link.fabric;
+            let others = self.stays.iter().filter(move |stay| stay.fabric == fabric);
+            let others = others.map(|stay| stay.jack.node).filter(move |other| *other != node);
+            let heard = others.filter(move |other| !self.is_cut(fabric, node, *other));
+            heard.map(move |other| (other, !self.is_cut(fabric, other, node)))
+        })
     }
 }
 
@@ -236,6 +297,31 @@ mod tests {
         reach.set_relays(vec![true, false, true], 8);
         assert_eq!(reach.apart((0, 2), &[], Time(100)).len(), 1, "nobody passes it on");
     }
+
+    /// `RELAY-7`: of two copies of a search a relay repeats the first, and that may have come by a cable that brings nothing back.
+    #[test]
+    fn a_cable_that_leads_one_way_hides_ways_that_meet_it_at_a_relay() {
+        // Nodes 0, 1 and 2 in a ring; behind node 2 is node 3. Cable 2 is between 0 and 2.
+        let mut reach = line();
+        for (node, link, fabric) in [(0, 1, 2), (2, 1, 2), (2, 2, 3), (3, 0, 3)] {
+            reach.leads(jack(node, link), Some(fabric), Time(0));
+        }
+        reach.set_relays(vec![true; 4], 8);
+        let cut = |fabric, between| (Outage::Cut { fabric, between }, Time(20), Time(50));
+        let apart = |pair, outages: &[_]| !reach.apart(pair, outages, Time(100)).is_empty();
+        let deaf = [cut(2, (2, 0))];
+        assert!(
+            apart((0, 3), &deaf),
+            "node 2 hears node 0 first by the cable that brings nothing back"
+        );
+        assert!(!apart((0, 2), &deaf), "who is looked for answers both copies");
+        assert!(!apart((0, 1), &deaf), "neighbours ask each other");
+        assert!(!apart((3, 0), &deaf), "by that cable no search leaves node 2");
+        let mute = [cut(2, (0, 2))];
+        assert!(!apart((0, 3), &mute), "what node 0 says there nobody hears");
+        assert!(!apart((0, 3), &[deaf[0], mute[0]]), "a cable that is out hides nothing");
+    }
+
     #[test]
     fn only_ways_through_relays_have_heads_that_are_damaged() {
         let all = Time(100);

@@ -23,7 +23,12 @@ impl SendSide {
             // That is all that a synchronous message needs; one that is pulled needs its data taken as well.
             DoneStatus::Matched if message.is_pulled() => return,
             DoneStatus::Complete | DoneStatus::Matched => match message.state {
-                State::AwaitingBoth => return message.state = State::AwaitingAck,
+                State::AwaitingBoth => {
+                    message.is_done = true;
+                    return message.state = State::AwaitingAck;
+                }
+                // Its train was withdrawn, and comes anew: of the one before that its receiver may have no more than the first frame.
+                State::Queued if status == DoneStatus::Matched => return message.is_done = true,
                 State::AwaitingAck | State::Sending | State::Void => return,
                 _ => Status::Ok,
             },

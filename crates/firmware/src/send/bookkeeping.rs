@@ -163,6 +163,7 @@ impl SendSide {
             chain,
             plan,
             state,
+            is_done: false,
         });
         let over = over.then(|| message.completion(op, Status::Ok));
         // Behind the message, whose place is named in its frame, and before its frame, which may be the only one under way.
@@ -351,8 +352,11 @@ impl SendSide {
         });
         message.plan = plan;
         if message.state != State::Void {
-            let awaits = message.shape().needs_done(&plan);
-            message.state = if awaits { State::AwaitingBoth } else { State::Sending };
+            message.state = match (message.shape().needs_done(&plan), message.is_done) {
+                (false, _) => State::Sending,
+                (true, false) => State::AwaitingBoth,
+                (true, true) => State::AwaitingAck,
+            };
         }
         let what = What::Message { message: index, number };
         entry.open_train(plan.cut.frames, (plan.path, plan.usual_frames), what);
@@ -429,6 +433,7 @@ impl SendMessage {
             chain,
             plan: Plan::default(),
             state: State::Queued,
+            is_done: false,
             descriptor: send,
         }
     }

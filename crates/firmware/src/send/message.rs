@@ -56,6 +56,9 @@ pub(super) struct SendMessage {
     /// How it travels; set when its train begins.
     pub(super) plan: plan::Plan,
     pub(super) state: State,
+    /// Its receiver has said `done` while its train was not acknowledged, which it says once (`DONE-1`): if that train is withdrawn, the next is not
+    /// to wait for another.
+    pub(super) is_done: bool,
 }
 
 /// How far a message has come. Whether its receiver says `done` is known when its train begins: it does if it pulls, and of what is

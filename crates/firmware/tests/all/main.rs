@@ -26,6 +26,7 @@ mod landing;
 mod limited;
 mod lost_peer;
 mod many;
+mod matched_while_withdrawn;
 mod matching_rules;
 mod meeting;
 mod memory_faults;

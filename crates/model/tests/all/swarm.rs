@@ -306,6 +306,12 @@ fn what_a_receiver_in_order_waits_for_leaves_before_what_it_drops() {
     }
 }
 
+/// That a message was matched is heard after its long frames were withdrawn, for a small window: their bytes leave again all the same (`LONG-7`).
+#[test]
+fn what_was_matched_while_it_was_withdrawn_arrives() {
+    passes(917_686_038_874, false);
+}
+
 /// A search comes by many quick cables before it comes by few slow ones, and may go no further: the later copy, which may, is repeated as well (`RELAY-7`).
 #[test]
 fn whoever_is_near_by_slow_cables_is_found() {
@@ -330,4 +336,10 @@ fn a_damaged_relays_head_explains_a_shorter_path() {
     for seed in [100_196, 100_261, 100_326] {
         passes(seed, true);
     }
+}
+
+/// A cable that leads one way brings a relay the first copy of each search, whose answer it does not bring back (`RELAY-7`).
+#[test]
+fn a_way_that_meets_a_cable_of_one_way_may_be_found_by_nobody() {
+    passes(801_888, true);
 }

@@ -109,7 +109,7 @@ impl Node {
         };
         questions.extend(self.inner.seat.hints(id));
         let asked = || self.inner.seat.asked();
-        // By name, it may be somebody whose identity is not that of the name.
+        // By name, it may be somebody whose identity is not that of the name. Beyond relays a search for the one finds the other as well.
         let anyone = matches!(who, Who::Name(_)).then_some(NodeId::ANY);
         let wanted: Vec<NodeId> = [id].into_iter().chain(anyone).collect();
         self.inner

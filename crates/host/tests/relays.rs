@@ -131,7 +131,7 @@ fn opposite_corners_of_a_ring_talk_through_relays() {
     exchange(&a, &b, 2, || ());
     // Who is on the ways there answers too, and the other corner is at the end of each.
     let ways = a.trace(c.id(), LONG);
-    assert!(!ways.is_empty());
+    assert_eq!(ways.len(), 2, "one by each interface: {ways:?}");
     for (_, stages) in &ways {
         let names = stages.iter().map(|stage| stage.who.as_ref().map(|(_, node)| *node));
         let names: Vec<_> = names.collect();
@@ -211,6 +211,13 @@ fn a_node_is_found_by_name_beyond_relays_whatever_its_identity() {
     let found = a.find(&*name, LONG).expect("relays are asked for it");
     assert_eq!(found.node, identity);
     exchange(&a, &face, 1, || ());
+    // Each way round is there at once, time after time.
+    for round in 0..5 {
+        let asker = ring.start(0, Node::builder().name(format!("asker {round}")));
+        let found = asker.find(&*name, LONG).expect("relays are asked for it");
+        let ways = asker.trace(found.node, LONG);
+        assert_eq!(ways.len(), 2, "{round}: {ways:?}");
+    }
     let nobody = a.find("nobody at all", Duration::from_millis(300));
     assert!(nobody.is_err());
 }

@@ -119,6 +119,58 @@ fn opposite_corners_talk_through_a_program_that_ends_when_it_is_told() {
     assert!(line.contains("CAP_NET_RAW"), "{line}");
 }
 
+/// A cable that is put into another plug of the relay's host, and an interface that is renamed: the relay's links are those of the same interfaces,
+/// and no second ones come beside them.
+#[test]
+fn a_relay_follows_its_interfaces_to_other_names() {
+    if !is_root() {
+        return;
+    }
+    let name = unique('v');
+    let _cleanup = Cleanup(&name);
+    let shape = ["--hosts", "4", "--topology", "ring", "--no-relays"];
+    succeed(emp(&["lab", "up", "--name", &name]).args(shape));
+    let inside = |host: &str, arguments: &[&str]| {
+        let mut command = emp(&["lab", "exec", "--name", &name, host, "--"]);
+        command.arg(env!("CARGO_BIN_EXE_emp")).args(arguments);
+        command
+    };
+    let _listener = Begun::new(inside("emp-c", &["bench", "listen"]), "listening on");
+    let relay = Begun::new(inside("emp-b", &["relay"]), "relays between emp0, emp1");
+    let verify = || {
+        let arguments = ["bench", "verify", "emp-c", "--link", "packet", "--seconds", "0.5"];
+        let printed = succeed(&mut inside("emp-a", &arguments));
+        assert!(printed.contains("every byte right"), "{printed}");
+    };
+    verify();
+    succeed(&mut emp(&["lab", "cable", "move", "emp-b:emp1", "emp-b:emp2", "--name", &name]));
+    // All looks for new interfaces but the last ones, which are seconds apart.
+    std::thread::sleep(Duration::from_secs(2));
+    verify();
+    let ip = |line: &str| {
+        let mut command = Command::new("ip");
+        let output = command.args(["-n", &format!("emp-{name}-b")]).args(line.split_whitespace());
+        let output = output.output().unwrap();
+        assert!(output.status.success(), "{line}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    // The test's own connection goes by the kernel's routes, which an interface that is down loses.
+    let routes = ip("route show");
+    ip("link set emp2 down");
+    ip("link set emp2 name eth7");
+    ip("link set eth7 up");
+    for route in routes.lines().filter(|route| route.contains("dev emp2")) {
+        ip(&format!("route replace {}", route.replace("dev emp2", "dev eth7")));
+    }
+    std::thread::sleep(Duration::from_secs(2));
+    verify();
+    let said = relay.end();
+    let neighbours = said.lines().filter(|line| line.contains("frames, ")).count();
+    assert_eq!(neighbours, 2, "each neighbour by one link: {said}");
+    let cut = said.lines().find_map(|line| line.strip_prefix("drop_hop_cut: "));
+    assert!(cut.is_none_or(|count| count.parse().is_ok_and(|count: u64| count < 100)), "{said}");
+}
+
 /// A lab's hosts with several cables have relays, which end with it; hosts of a switch have none.
 #[test]
 fn a_lab_of_cables_has_relays_and_takes_them_away() {

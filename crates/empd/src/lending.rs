@@ -256,6 +256,7 @@ impl Desk {
 
     /// The lender of an interface and EtherType, made if there is none of the interface that has the name now.
     fn lender(&mut self, borrower: &Borrower) -> Result<&mut Lender, String> {
+        self.lenders.iter_mut().for_each(Lender::follow_name);
         let is_its = |lender: &Lender| {
             lender.interface() == borrower.interface && lender.ethertype() == borrower.ethertype
         };

@@ -1,5 +1,5 @@
-//! A node whose interface is deleted and made again, is moved to another namespace and back, or gets another Ethernet address, while its
-//! peers know nothing of that: traffic goes on.
+//! A node whose interface is deleted and made again, is moved to another namespace and back, is renamed, or gets another Ethernet address,
+//! while its peers know nothing of that: traffic goes on.
 //!
 //! Needs root; says so where it is not to be had.
 
@@ -170,6 +170,34 @@ fn an_interface_that_was_in_another_namespace_is_used_again() {
                 lab.ip(1, &["address", "add", "10.77.0.2/24", "dev", OWN]);
             });
         }
+    });
+}
+
+/// The socket stays bound to it, whatever it is called.
+#[test]
+fn an_interface_that_is_renamed_is_the_same_one() {
+    each_kind(|want| {
+        let Some(mut world) = World::new(want) else { return };
+        world.go_on("before", |_| ());
+        let mut called = OWN;
+        for (name, silent) in [("m7", 0), ("m8", 1_500), (OWN, 50)] {
+            world.go_on("renamed", |lab| {
+                lab.ip(1, &["link", "set", called, "down"]);
+                lab.ip(1, &["link", "set", called, "name", name]);
+                std::thread::sleep(Duration::from_millis(silent));
+                lab.ip(1, &["link", "set", name, "up"]);
+            });
+            called = name;
+        }
+        // Another one has its name, and it has another name.
+        world.go_on("renamed", |lab| {
+            lab.ip(1, &["link", "set", OWN, "down"]);
+            lab.ip(1, &["link", "set", OWN, "name", "m9"]);
+            lab.ip(1, &["link", "add", OWN, "type", "bridge"]);
+            lab.ip(1, &["link", "set", "m9", "up"]);
+        });
+        assert!(!world.told(1, "is gone"), "{:?}", world.lines);
+        assert!(want == Want::Udp || world.told(1, "its interface is m9 now"), "{:?}", world.lines);
     });
 }
 

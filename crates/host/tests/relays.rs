@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use common::pattern;
-use emp_host::{AutoLinks, Board, Counter, Node, NodeBuilder, Selector, Want};
+use emp_host::{AutoLinks, Board, Counter, Node, NodeBuilder, NodeId, Selector, Want};
 use emp_testing::lab::{INTERFACE, Lab};
 
 /// Four hosts in a ring, of two labs of two: `a0 b0` and `a1 b1` have a cable each, and so have `b0 a1` and `b1 a0`.
@@ -131,7 +131,7 @@ fn opposite_corners_of_a_ring_talk_through_relays() {
     exchange(&a, &b, 2, || ());
     // Who is on the ways there answers too, and the other corner is at the end of each.
     let ways = a.trace(c.id(), LONG);
-    assert!(!ways.is_empty());
+    assert_eq!(ways.len(), 2, "one by each interface: {ways:?}");
     for (_, stages) in &ways {
         let names = stages.iter().map(|stage| stage.who.as_ref().map(|(_, node)| *node));
         let names: Vec<_> = names.collect();
@@ -195,4 +195,29 @@ fn a_relay_takes_up_a_cable_that_appears() {
     a.find(c.id(), LONG).expect("the relay hears of it");
     exchange(&a, &c, 1, || ());
     assert!(relay.counters().get(Counter::Relayed) > 1_000);
+}
+
+/// `RELAY-11`: faces' nodes have names, and identities that are not those of their names. They are found by name beyond relays too, by way of
+/// relays on whose hosts other nodes are, and at a host where they are not alone.
+#[test]
+fn a_node_is_found_by_name_beyond_relays_whatever_its_identity() {
+    let Some(ring) = Ring::build() else { return };
+    let _relays = [1, 3].map(|host| ring.relay(host));
+    let _others = [1, 2].map(|host| ring.program(host));
+    let a = ring.program(0);
+    let name = format!("face of {}", ring.name(0));
+    let identity = NodeId(NodeId::from_name(&name).0 ^ 0x5555);
+    let face = ring.start(2, Node::builder().name(&name).node_id(identity));
+    let found = a.find(&*name, LONG).expect("relays are asked for it");
+    assert_eq!(found.node, identity);
+    exchange(&a, &face, 1, || ());
+    // Each way round is there at once, time after time.
+    for round in 0..5 {
+        let asker = ring.start(0, Node::builder().name(format!("asker {round}")));
+        let found = asker.find(&*name, LONG).expect("relays are asked for it");
+        let ways = asker.trace(found.node, LONG);
+        assert_eq!(ways.len(), 2, "{round}: {ways:?}");
+    }
+    let nobody = a.find("nobody at all", Duration::from_millis(300));
+    assert!(nobody.is_err());
 }

@@ -22,6 +22,7 @@ mod netlink;
 mod newcomers;
 mod packet;
 mod ranking;
+mod renamed;
 pub mod service;
 mod shm;
 mod sim;
@@ -52,6 +53,7 @@ pub use packet::{
     Watch,
 };
 pub use ranking::{Class, Ranked, ranked};
+pub use renamed::NamedInterface;
 pub use shm::{PeerMemory, PeerMemoryError, ShmLink, ShmOptions};
 pub use sim::{Fabric, SimLink};
 pub use sink::{FrameSink, Head, Train};

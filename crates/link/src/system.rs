@@ -440,6 +440,23 @@ pub(crate) fn interface_index(name: &str) -> u32 {
     CString::new(name).map_or(0, |name| unsafe { libc::if_nametoindex(name.as_ptr()) })
 }
 
+/// The same of the calling thread's namespace.
+pub(crate) fn interface_called(number: u32) -> Option<String> {
+    interface_name(socket(libc::AF_INET, libc::SOCK_DGRAM).ok()?.as_fd(), number)
+}
+
+/// The name that the interface of this number has now, in the namespace of the socket `fd`. `None`: there is none.
+pub(crate) fn interface_name(fd: BorrowedFd<'_>, number: u32) -> Option<String> {
+    // SAFETY: all-zero is a valid `ifreq`.
+    let mut request: libc::ifreq = unsafe { zeroed() };
+    request.ifr_ifru.ifru_ifindex = number.cast_signed();
+    let asked = from_mut(&mut request);
+    // SAFETY: see the module's invariant; SIOCGIFNAME reads and writes one `ifreq`.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::SIOCGIFNAME as _, asked) }).ok()?;
+    let bytes = request.ifr_name.iter().map(|byte| *byte as u8).take_while(|byte| *byte != 0);
+    String::from_utf8(bytes.collect()).ok()
+}
+
 /// The kernel's release, `6.1.0-13-amd64`; empty if it does not say.
 pub(crate) fn kernel_release() -> String {
     // SAFETY: all-zero is a valid `utsname`.

@@ -35,7 +35,7 @@ use fetching::Fetching;
 use inbox::Inbox;
 use long::Long;
 use multicast::Group;
-use open::SEGMENTS_MAX;
+use open::{Owner, SEGMENTS_MAX};
 use past_ip::PastIp;
 use receive::Looked;
 use scatter::{Scatter, Seen};
@@ -69,8 +69,8 @@ pub struct UdpLink {
     node_tag: u16,
     /// Most frames of one segmented send; 1 where the kernel or the card cannot.
     segments_max: usize,
-    /// The interface that owns the address, and the bytes that IP and UDP take of its MTU.
-    interface: Option<(String, usize)>,
+    /// The interface that owns the address.
+    interface: Option<Owner>,
     /// The number of the interface that all leaves by. `None`: of that to which the kernel's routes lead.
     leaves_by: Option<u32>,
     /// The interface's MTU when it was last looked at, and as many frames as one send could have when the link was opened.
@@ -290,7 +290,7 @@ impl Link for UdpLink {
     /// Where the MTU has changed, segmented sends are tried again: the kernel refuses them as long as frames are longer than that.
     fn condition(&mut self) -> Option<Condition<'_>> {
         self.follow_interface();
-        let (interface, headers) = self.interface.as_ref()?;
+        let Owner { name: interface, headers, .. } = self.interface.as_ref()?;
         let most = self.capabilities.frame_bytes_max;
         let now = Instant::now();
         if self.look_again.is_some_and(|at| now < at) {

@@ -382,8 +382,13 @@ impl Link for XdpLink {
     }
 
     fn condition(&mut self) -> Option<Condition<'_>> {
-        let Capabilities { interface, frame_bytes_max, .. } = &self.capabilities;
         let fd = self.questions.as_ref()?.as_fd();
+        if let Some(now) = system::interface_name(fd, self.opened.interface)
+            && now != self.capabilities.interface
+        {
+            self.capabilities.interface = now;
+        }
+        let Capabilities { interface, frame_bytes_max, .. } = &self.capabilities;
         Some(condition::condition(fd, interface, 0, *frame_bytes_max))
     }
 

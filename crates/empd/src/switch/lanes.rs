@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use emp_link::service::channel::{Channel, MEMORY_BYTES};
 use emp_link::service::protocol::Attached;
-use emp_link::{PacketLink, PacketOptions, TAG_ANY, Wire};
+use emp_link::{NamedInterface, PacketLink, PacketOptions, TAG_ANY, Wire};
 
 use super::lane::{Command, Lane, Newcomer, pin};
 use super::pace::Polling;
@@ -63,6 +63,7 @@ impl Default for Options {
 
 /// One interface's lane.
 struct Running {
+    interface: NamedInterface,
     commands: Sender<Command>,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -71,7 +72,11 @@ struct Running {
 }
 
 impl Running {
-    fn start(wire: Box<dyn Wire>, polling: Polling, board: &Arc<Board>) -> Result<Self, String> {
+    fn start(
+        (interface, wire): (&str, Box<dyn Wire>),
+        polling: Polling,
+        board: &Arc<Board>,
+    ) -> Result<Self, String> {
         let failed = |error: &dyn std::fmt::Display| format!("starting the switch: {error}");
         let shared = Arc::new(Shared::new(Arc::clone(board)).map_err(|error| failed(&error))?);
         let (commands, received): (Sender<Command>, Receiver<Command>) = channel();
@@ -88,7 +93,8 @@ impl Running {
         };
         let thread = std::thread::Builder::new().name("switch".into()).spawn(run);
         let thread = Some(thread.map_err(|error| failed(&error))?);
-        Ok(Self { commands, shared, thread, asked: None })
+        let interface = NamedInterface::new(interface);
+        Ok(Self { interface, commands, shared, thread, asked: None })
     }
 
     /// Its thread goes on, or ended as it had nobody to serve.
@@ -144,6 +150,34 @@ impl Lanes {
         self.lanes.iter().map(|((name, _), lane)| (name.as_str(), &lane.shared.counts))
     }
 
+    /// A lane's link stays on an interface that is renamed: who asks for it by its new name gets that lane, not a second one beside it.
+    fn follow_names(&mut self) {
+        let renamed = |(key, lane): (&(String, u16), &mut Running)| {
+            let before = key.clone();
+            lane.interface.follow().then(|| (before, lane.interface.name().to_owned()))
+        };
+        let renamed: Vec<_> = self.lanes.iter_mut().filter_map(renamed).collect();
+        // Two may have changed names with each other.
+        let taken = renamed.into_iter().filter_map(|(before, now)| {
+            let lane = self.lanes.remove(&before)?;
+            Some((lane, before, now))
+        });
+        let taken: Vec<_> = taken.collect();
+        let before = std::mem::take(&mut self.clients);
+        self.clients = before
+            .into_iter()
+            .map(|(client, mut key)| {
+                if let Some((.., now)) = taken.iter().find(|(_, before, _)| *before == key) {
+                    key.0.clone_from(now);
+                }
+                (client, key)
+            })
+            .collect();
+        for (lane, before, now) in taken {
+            self.lanes.insert((now, before.1), lane);
+        }
+    }
+
     /// The lane of an interface. `anew`: the one that there was has ended.
     fn lane(&mut self, key: &(String, u16), anew: bool) -> Result<&Running, String> {
         if anew {
@@ -151,7 +185,7 @@ impl Lanes {
         }
         if !self.lanes.contains_key(key) {
             let wire = (self.options.open)(&key.0, key.1, self.stand)?;
-            let lane = Running::start(wire, self.options.polling, &self.board)?;
+            let lane = Running::start((&key.0, wire), self.options.polling, &self.board)?;
             self.lanes.insert(key.clone(), lane);
         }
         self.lanes.get(key).ok_or_else(|| "the lane is gone".into())
@@ -189,6 +223,7 @@ impl Lanes {
 
 impl Switch for Lanes {
     fn attach(&mut self, attachment: &Attachment) -> Result<Given, String> {
+        self.follow_names();
         let given = match self.offer(attachment, false)? {
             Some(given) => Some(given),
             None => self.offer(attachment, true)?,
@@ -223,6 +258,7 @@ impl Switch for Lanes {
 
     /// Each lane's new link gets all that comes before its old one leaves the group, so no frame is missed; some come by both.
     fn step_aside(&mut self) -> Result<(), String> {
+        self.follow_names();
         let mut wires = Vec::new();
         for (interface, ethertype) in self.lanes.keys() {
             wires.push((self.options.open)(interface, *ethertype, Stand::Aside)?);

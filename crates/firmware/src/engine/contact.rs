@@ -4,7 +4,7 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 use emp_wire::{
     AddressFamily, Epoch, HEAD_BYTES_MAX, Header, Hello, Kind, LONG_FRAME_BYTES, LinkAddress,
-    NodeId, ReplyWord, Seed, TOLD_MAX, covered_bytes, destination_tag_of, verify,
+    NodeId, ReplyWord, Seed, TAG_EVERYONE, TOLD_MAX, covered_bytes, destination_tag_of, verify,
 };
 
 use crate::counters::Counter;
@@ -74,6 +74,7 @@ impl Firmware {
     ) -> Result<(), Counter> {
         let own = self.peers.own;
         let asked = hello.target == own || hello.target == NodeId::ANY;
+        let asked = asked || self.is_asked_by_name(header, hello);
         if hello.node == own {
             self.note_other_self(header.source_epoch, link, from);
             return Err(Counter::DropHello);
@@ -115,6 +116,13 @@ impl Firmware {
             }
         }
         Ok(())
+    }
+
+    /// Whether a question by name means this node: that is everyone's, for the identity that its name stands for (`RELAY-11`).
+    pub(crate) fn is_asked_by_name(&self, header: &Header, hello: &Hello) -> bool {
+        header.destination_tag == TAG_EVERYONE
+            && !self.name.is_empty()
+            && hello.target == NodeId::from_name(&self.name)
     }
 
     /// Whoever spoke and was asked who it is has answered. What it says may never show that: the first frame of a message does, but not in slices.
@@ -478,8 +486,10 @@ impl Firmware {
             };
             let body = |into: &mut [u8]| hello.emit(into);
             let (hop, header) = ((contact.link, &contact.to), contact.header(own));
+            // Relays hear a search by the tag of the identity that it is for, also if all are meant who have a name.
+            let tag = contact.target.destination_tag();
             if contact.to.is_behind_relays()
-                && encode::put_before(batch, &self.peers, hop, contact.destination_tag).is_err()
+                && encode::put_before(batch, &self.peers, hop, tag).is_err()
             {
                 // Its list of hops is no more.
                 continue;

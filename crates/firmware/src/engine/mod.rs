@@ -287,12 +287,15 @@ impl Firmware {
 
     /// Asks at an address for a node, or with [`NodeId::ANY`] who is there: if several are, one of them may be all that hears
     /// it. The answer, if any, comes as [`NodeEvent::Found`]. Asked once: repeat as you like. At [`LinkAddress::BEYOND`] relays are asked for a
-    /// node, by links that lead to such (`RELAY-10`); each time is a flood, so that more and more seldom is better.
+    /// node, by links that lead to such (`RELAY-10`), and for whoever has the name of which that is the identity (`RELAY-11`); each time is a
+    /// flood, so that more and more seldom is better.
     pub fn resolve(&mut self, _now: Time, link: LinkIndex, address: LinkAddress, node: NodeId) {
         let Some(info) = self.links.get(usize::from(link.0)) else { return };
         let may_relay = info.hops_from.is_some() && node != NodeId::ANY;
         if address != LinkAddress::BEYOND || may_relay {
-            let tag = if node == NodeId::ANY { TAG_EVERYONE } else { node.destination_tag() };
+            let by_name = address == LinkAddress::BEYOND;
+            let everyone = by_name || node == NodeId::ANY;
+            let tag = if everyone { TAG_EVERYONE } else { node.destination_tag() };
             self.ask_address(link, address, (node, tag), false);
         }
     }

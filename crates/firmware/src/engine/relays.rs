@@ -414,14 +414,25 @@ impl Firmware {
         if hello.node == self.peers.own {
             return Err(Counter::DropSearchBack);
         }
-        if hello.target != self.peers.own {
-            let repeated = self.repeat_search(now, hop, relayed, &hello);
-            if let Err(reason) = repeated {
-                self.relays.neighbours.of(link, from).1.drops(reason);
-            }
-            return repeated;
-        }
         let head = relayed.head;
+        if hello.target != self.peers.own {
+            let named = self.is_asked_by_name(&header, &hello);
+            if head.destination_tag == TAG_EVERYONE {
+                // The copy for nodes of that name on this cable goes no further.
+                if !named {
+                    return Err(Counter::DropHello);
+                }
+            } else {
+                let by_name = header.destination_tag == TAG_EVERYONE;
+                let repeated = self.repeat_search(now, hop, relayed, (&hello, by_name));
+                if let Err(reason) = repeated {
+                    self.relays.neighbours.of(link, from).1.drops(reason);
+                }
+                if !named {
+                    return repeated;
+                }
+            }
+        }
         let came = RelayHop { tag: head.source_tag, link: link.0, address: *from };
         let came = came.emit().ok_or(Counter::DropRelayLink)?;
         let first = relayed.hop(0).ok().and_then(|hop| hop.emit());
@@ -442,7 +453,7 @@ impl Firmware {
         now: Time,
         (link, from): Hop<'_>,
         relayed: &Relayed<'_>,
-        hello: &Hello,
+        (hello, by_name): (&Hello, bool),
     ) -> Result<(), Counter> {
         if !self.relays.on || hello.target == NodeId::ANY {
             return Err(Counter::DropHello);
@@ -472,27 +483,41 @@ impl Firmware {
         if usize::from(head.length) > RELAY_BYTES_MAX + emp_wire::HEAD_BYTES_MAX {
             return Err(Counter::DropHopTooLong);
         }
+        // Sockets pick frames by tag, and those of nodes that only have the name have another one.
+        let for_named = RelayHead { destination_tag: TAG_EVERYONE, place: 0, ..head };
         for index in (0..self.links.len()).filter(|index| *index != usize::from(link.0)) {
             let out = LinkIndex(index as u8);
             if self.links[index].hops_from.is_none() || self.carriers.is_away(out) {
                 continue;
             }
-            let takes = self.peers.lengths.takes(out);
-            let head = RelayHead { smallest: head.smallest.min(takes), ..head };
-            let to = (out, LinkAddress::EVERYONE);
-            let flow = (flow_of(relayed.carried), Source::Other);
-            let pushed = self.relays.queue.push(flow, to, |into| {
-                let mut start = [0; RELAY_HEAD_BYTES];
-                head.emit(&mut start);
-                into.extend_from_slice(&start);
-                into.extend_from_slice(relayed.list());
-                into.extend_from_slice(&came);
-                into.extend_from_slice(relayed.carried);
-            });
-            self.note_lost(pushed);
+            for head in [Some(head), by_name.then_some(for_named)].into_iter().flatten() {
+                self.push_search(out, head, relayed, &came);
+            }
         }
         self.counters.count(Counter::SearchesRelayed);
         Ok(())
+    }
+
+    /// Has a search leave by a link, with where it came from at the end of its list.
+    fn push_search(
+        &mut self,
+        out: LinkIndex,
+        head: RelayHead,
+        relayed: &Relayed<'_>,
+        came: &[u8; RELAY_HOP_BYTES],
+    ) {
+        let takes = self.peers.lengths.takes(out);
+        let head = RelayHead { smallest: head.smallest.min(takes), ..head };
+        let flow = (flow_of(relayed.carried), Source::Other);
+        let pushed = self.relays.queue.push(flow, (out, LinkAddress::EVERYONE), |into| {
+            let mut start = [0; RELAY_HEAD_BYTES];
+            head.emit(&mut start);
+            into.extend_from_slice(&start);
+            into.extend_from_slice(relayed.list());
+            into.extend_from_slice(came);
+            into.extend_from_slice(relayed.carried);
+        });
+        self.note_lost(pushed);
     }
 }
 

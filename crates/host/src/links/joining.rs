@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, RawFd};
 
 use emp_firmware::limits::{INTERFACES_MAX, LINKS_MAX};
 use emp_firmware::{LinkInfo, Span, Time};
-use emp_link::{Capabilities, Interface, InterfaceWatch, Link, LinkGroup};
+use emp_link::{Capabilities, Interface, InterfaceWatch, Link, LinkGroup, NamedInterface};
 use emp_wire::NodeId;
 
 use crate::links::apart::Apart;
@@ -136,6 +136,8 @@ pub(crate) struct Joining {
     brings: Brings,
     description: Description,
     apart: Apart,
+    /// Those that have a ring, which stays theirs when they are renamed.
+    rings: Vec<NamedInterface>,
     watch: InterfaceWatch,
     /// Readable when something waits in a link that has joined.
     group: LinkGroup,
@@ -150,6 +152,8 @@ pub(crate) struct Joining {
 #[derive(Default)]
 pub(crate) struct Joined {
     pub(crate) links: Vec<Box<dyn Link>>,
+    /// For people, what those are called that the node had before: interfaces may have been renamed. `None`: nobody has looked.
+    pub(crate) before: Option<Vec<String>>,
     /// Of all links of the node, these too.
     pub(crate) infos: Vec<LinkInfo>,
     /// For people.
@@ -170,11 +174,13 @@ impl Joining {
         if !description.several || brings == Brings::default() {
             return None;
         }
+        let rings = kinds.iter().filter(|link| is_ring(link));
         Some(Self {
             newcomers,
             brings,
             description,
             apart,
+            rings: rings.map(|ring| NamedInterface::new(&ring.interface)).collect(),
             watch: InterfaceWatch::open(links).ok()?,
             group: LinkGroup::new().ok()?,
             look_at: Time::default(),
@@ -213,8 +219,16 @@ impl Joining {
     }
 
     #[cold]
-    fn join_all(&mut self, links: &[Box<dyn Link>]) -> Joined {
+    fn join_all(&mut self, links: &mut [Box<dyn Link>]) -> Joined {
         let mut joined = Joined::default();
+        // Links have the names that their interfaces have now.
+        for link in &mut *links {
+            link.condition();
+        }
+        joined.before = Some(links.iter().map(|link| name(link.capabilities())).collect());
+        for ring in &mut self.rings {
+            ring.follow();
+        }
         let qualifying = self.newcomers.qualifying();
         for interface in &qualifying {
             let before = joined.links.len();
@@ -245,7 +259,8 @@ impl Joining {
         let has = |is: fn(&Capabilities) -> bool| {
             over.of_kind(&kinds, is).any(|name| name == interface.name)
         };
-        let ring = self.brings.ring && !has(is_ring);
+        let held = self.rings.iter().any(|ring| ring.is(interface.index));
+        let ring = self.brings.ring && !held && !has(is_ring);
         let socket = self.brings.socket && !has(is_socket) && interface.ip().is_some();
         if !(ring || socket) || kinds.len() + LINKS_AN_INTERFACE > LINKS_MAX {
             return;
@@ -265,6 +280,9 @@ impl Joining {
             if let Ok(link) = self.apart.of(link)
                 && self.group.add(&*link).is_ok()
             {
+                if is_ring(link.capabilities()) {
+                    self.rings.push(NamedInterface::new(&interface.name));
+                }
                 self.description.asks_everyone.push(asks_everyone);
                 joined.names.push(name(link.capabilities()));
                 joined.links.push(link);

@@ -73,9 +73,35 @@ pub struct Stage {
     pub round_trip: Option<Duration>,
 }
 
+/// After a node was found: how long the answers by other ways are waited for, and how often it is looked whether each link has brought one.
+const OTHER_WAYS: (Duration, u32) = (Duration::from_millis(50), 6);
+
 impl Node {
+    /// Asks for a node that was found until all links for raw frames have brought a way to it, or for 300 ms: of the answers to one search the first
+    /// ends it.
+    fn find_other_ways(&self, node: NodeId) {
+        let seat = &self.inner.seat;
+        let raw =
+            self.links().iter().enumerate().filter(|(_, link)| link.address.as_mac().is_some());
+        let raw: Vec<_> = raw.map(|(at, _)| LinkIndex(at as u8)).collect();
+        let (every, times) = OTHER_WAYS;
+        for _ in 0..times {
+            let ways = seat.ways(node);
+            let missing = |link: &&LinkIndex| !ways.iter().any(|(way, _)| way == *link);
+            let missing: Vec<_> = raw.iter().filter(missing).copied().collect();
+            if missing.is_empty() {
+                return;
+            }
+            // A neighbour is reached by the cables to it, and relays are not asked for others.
+            let beyond = ways.iter().all(|(_, stages)| stages.len() > 1);
+            let to = if beyond { LinkAddress::BEYOND } else { LinkAddress::EVERYONE };
+            let questions: Vec<_> = missing.into_iter().map(|link| (link, to)).collect();
+            seat.find(&questions, &[node], every, |_| None);
+        }
+    }
+
     /// The ways by which a node is reached that was [found](Self::find), each by a link, with whoever is on it: relays first and the node itself last. Each is
-    /// asked, for at most `timeout`.
+    /// asked, for at most `timeout`; before that the answers of others are waited for, for 300 ms at most.
     pub fn trace(&self, node: NodeId, timeout: Duration) -> Vec<(LinkIndex, Vec<Stage>)> {
         let seat = &self.inner.seat;
         let stage = |link: LinkIndex, (address, ask): (LinkAddress, LinkAddress), wanted| {
@@ -84,6 +110,7 @@ impl Node {
                 asked.map(|(peer, took)| ((peer.name, peer.node), took)).unzip();
             Stage { address, who, round_trip }
         };
+        self.find_other_ways(node);
         let ways = seat.ways(node).into_iter();
         let each = |(link, stages): (LinkIndex, Vec<_>)| {
             // Its host may have other nodes, and a relay, at its address.
@@ -109,7 +136,7 @@ impl Node {
         };
         questions.extend(self.inner.seat.hints(id));
         let asked = || self.inner.seat.asked();
-        // By name, it may be somebody whose identity is not that of the name.
+        // By name, it may be somebody whose identity is not that of the name. Beyond relays a search for the one finds the other as well.
         let anyone = matches!(who, Who::Name(_)).then_some(NodeId::ANY);
         let wanted: Vec<NodeId> = [id].into_iter().chain(anyone).collect();
         self.inner

@@ -49,6 +49,11 @@ impl News {
         Self { links, patience_hint, claimed: HashMap::new(), lost_paths: HashSet::new() }
     }
 
+    /// What the links are called now.
+    pub(crate) fn rename_links(&mut self, names: Vec<String>) {
+        self.links = names;
+    }
+
     /// The node has more links.
     pub(crate) fn add_links(&mut self, names: Vec<String>) {
         self.links.extend(names);

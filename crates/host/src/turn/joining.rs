@@ -12,9 +12,12 @@ impl Core {
     #[cold]
     pub(super) fn look_for_interfaces(&mut self, now: Time) {
         let Some(joining) = &mut self.joining else { return };
-        let Joined { links, infos, names, lines } = joining.look(now, &mut self.links);
+        let Joined { links, before, infos, names, lines } = joining.look(now, &mut self.links);
         for line in lines {
             self.journal.say_often(Level::Warn, &line);
+        }
+        if let Some(before) = before {
+            self.news.rename_links(before);
         }
         if links.is_empty() {
             return;

@@ -1,5 +1,6 @@
 //! Following the interface while the link is in use: its state, its MTU and its address may change, and it may go and come back as another
-//! one of the same name (deleted and made again, moved to another namespace and back, a driver that is loaded anew).
+//! one of the same name (deleted and made again, moved to another namespace and back, a driver that is loaded anew). One that is given
+//! another name is the same interface, and the link's name changes with it.
 //!
 //! A packet socket is bound to one interface for good, and in a group it cannot be bound again. So the link opens another socket, with a ring
 //! and a place in the new interface's group; who sleeps on the link's descriptor notices nothing of that.
@@ -138,6 +139,13 @@ impl Follower {
         self.notice.take()
     }
 
+    fn add_notice(&mut self, line: String) {
+        self.notice = Some(match self.notice.take() {
+            Some(first) => format!("{first}; {line}"),
+            None => line,
+        });
+    }
+
     /// Frames have at most `most` bytes.
     pub(super) fn condition<'a>(&self, interface: &'a str, most: usize) -> Condition<'a> {
         Condition {
@@ -166,7 +174,19 @@ impl PacketLink {
         }
     }
 
+    /// A socket stays bound to an interface that is renamed: the link is that one's, whoever has the old name now.
+    fn take_name(&mut self) {
+        let fd = self.socket.as_fd();
+        let now = bound_interface(fd).and_then(|number| system::interface_name(fd, number));
+        let Some(now) = now.filter(|now| *now != self.capabilities.interface) else { return };
+        let line = format!("packet on {}: its interface is {now} now", self.capabilities.interface);
+        self.follower.options.interface.clone_from(&now);
+        self.capabilities.interface = now;
+        self.follower.add_notice(line);
+    }
+
     fn look(&mut self, at_group: bool) {
+        self.take_name();
         let name = &self.capabilities.interface;
         let Ok((index, mac)) = device::identity(self.socket.as_fd(), name) else {
             self.follower.trouble = Some(GONE);
@@ -290,10 +310,7 @@ impl PacketLink {
             "packet on {}: its address is {} now, {before} before; peers are told",
             capabilities.interface, capabilities.address
         );
-        follower.notice = Some(match follower.notice.take() {
-            Some(first) => format!("{first}; {line}"),
-            None => line,
-        });
+        follower.add_notice(line);
     }
 }
 

@@ -112,6 +112,16 @@ impl Lender {
         self.sockets.len()
     }
 
+    /// Takes the name that the interface has now: one that is renamed is the same.
+    pub fn follow_name(&mut self) {
+        // A socket's number is void once its interface is gone.
+        let number = system::bound_address(self.first.as_fd()).ok().and_then(|at| at.interface());
+        let now = number.and_then(|number| system::interface_name(self.first.as_fd(), number));
+        if let Some(now) = now {
+            self.interface.name = now;
+        }
+    }
+
     /// Whether this interface still has its name.
     pub fn is_current(&self) -> bool {
         device::identity(self.first.as_fd(), &self.interface.name)

@@ -15,7 +15,9 @@ use super::channel::{
 };
 use super::protocol::Attach;
 use super::socket_path;
+use crate::NamedInterface;
 use crate::condition::{Condition, NO_SERVICE};
+use crate::namespace::Namespace;
 use crate::system::{self, Polled};
 use crate::{Capabilities, Link, LinkError, LinkStatistics, TxFrame, is_for};
 
@@ -36,6 +38,9 @@ const LOOKS_PER_CHECK: u32 = 1024;
 
 /// Pauses between tries to find a service after one has ended: at first as short as a restart takes, then such that looking costs nothing.
 const SEEK_EVERY: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(250));
+
+/// How often the link looks whether its interface was renamed: until then nothing but its name is wrong.
+const NAME_EVERY: Duration = Duration::from_millis(500);
 
 /// How to open a [`ServiceLink`].
 #[derive(Clone, Debug)]
@@ -103,6 +108,8 @@ pub struct ServiceLink {
     heard: bool,
     counts: LinkStatistics,
     notice: Option<String>,
+    /// The interface, when it was looked whether it was renamed, and where its number means something.
+    named: (NamedInterface, Instant, Option<Namespace>),
 }
 
 impl ServiceLink {
@@ -152,6 +159,7 @@ impl ServiceLink {
             heard: true,
             counts: LinkStatistics::default(),
             notice: None,
+            named: (NamedInterface::new(&options.interface), Instant::now(), Namespace::current()),
         })
     }
 
@@ -258,6 +266,21 @@ impl ServiceLink {
         if said.mac != before.mac {
             self.capabilities.address = LinkAddress::mac(said.mac);
             self.note(format!("its address is {} now; peers are told", self.capabilities.address));
+        }
+    }
+
+    /// The service's socket stays on an interface that is renamed, so this link is that one's; and by that name a service is asked for it again.
+    fn follow_name(&mut self) {
+        let (interface, looked, home) = &mut self.named;
+        if looked.elapsed() < NAME_EVERY || !Namespace::is_here(*home) {
+            return;
+        }
+        *looked = Instant::now();
+        if interface.follow() {
+            let now = interface.name().to_owned();
+            self.note(format!("its interface is {now} now"));
+            self.options.interface.clone_from(&now);
+            self.capabilities.interface = now;
         }
     }
 
@@ -469,8 +492,9 @@ impl Link for ServiceLink {
         counts
     }
 
-    /// As the service has said. No system call.
+    /// As the service has said. Seldom a system call.
     fn condition(&mut self) -> Option<Condition<'_>> {
+        self.follow_name();
         let mtu = self.said.mtu as usize;
         let trouble = match self.state {
             State::Attached(_) => self.said.trouble.text(),

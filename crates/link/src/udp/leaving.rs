@@ -6,6 +6,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Instant;
 
 use super::UdpLink;
 use crate::{device, system};
@@ -30,19 +31,39 @@ pub(super) fn bind_to(fd: BorrowedFd<'_>, interface: u32) -> io::Result<()> {
 }
 
 impl UdpLink {
-    /// An interface that was deleted and made again has another number.
+    /// An interface that was renamed is the same one. One that was deleted and made again has another number: datagrams leave by that.
     pub(super) fn follow_interface(&mut self) {
-        let (Some(number), Some((name, _))) = (self.leaves_by, &self.interface) else { return };
+        let Some(owner) = &mut self.interface else { return };
         let fd = self.socket.as_fd();
-        let Ok((now, _)) = device::identity(fd, name) else { return };
-        if now == number || leave_by(fd, self.local.is_ipv4(), now).is_err() {
+        if let Some(name) = system::interface_name(fd, owner.number) {
+            if name != owner.name {
+                (owner.name, self.look_again) = (name, None);
+            }
             return;
         }
-        self.leaves_by = Some(now);
-        if let Some(send_only) = &mut self.send_only {
-            send_only.leave_by(now);
+        let gone = self.look_again.is_some_and(|at| Instant::now() < at);
+        let identity = (!gone).then(|| device::identity(fd, &owner.name));
+        let Some(Ok((number, _))) = identity else {
+            // Its number may be another one's from now on.
+            owner.number = 0;
+            return;
+        };
+        let leaves = self.leaves_by.is_some();
+        if leaves && leave_by(fd, self.local.is_ipv4(), number).is_err() {
+            return;
         }
-        if self.past_ip.as_mut().is_some_and(|past_ip| !past_ip.leave_by(now)) {
+        owner.number = number;
+        if leaves {
+            self.leave_by_number(number);
+        }
+    }
+
+    fn leave_by_number(&mut self, number: u32) {
+        self.leaves_by = Some(number);
+        if let Some(send_only) = &mut self.send_only {
+            send_only.leave_by(number);
+        }
+        if self.past_ip.as_mut().is_some_and(|past_ip| !past_ip.leave_by(number)) {
             self.past_ip = None;
         }
     }

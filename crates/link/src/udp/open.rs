@@ -79,14 +79,22 @@ impl UdpOptions {
     }
 }
 
+/// The interface that owns a socket's address.
+pub(super) struct Owner {
+    pub(super) name: String,
+    pub(super) number: u32,
+    /// Bytes that IP and UDP take of its MTU.
+    pub(super) headers: usize,
+}
+
 /// What opening gives to the link.
 pub(super) struct Opened {
     pub(super) socket: OwnedFd,
     pub(super) local: SocketAddr,
     pub(super) frame_bytes_max: usize,
     pub(super) segments_max: usize,
-    /// The interface that owns the address, and the bytes that IP and UDP take of its MTU.
-    pub(super) interface: Option<(String, usize)>,
+    /// The interface that owns the address.
+    pub(super) interface: Option<Owner>,
     /// The number of the interface that all leaves by, if it is to.
     pub(super) leaves_by: Option<u32>,
     pub(super) mtu: usize,
@@ -97,7 +105,7 @@ pub(super) struct Opened {
 impl Opened {
     /// Payload of the largest datagram that the interface takes whole now, in bytes; all that the link sends if it has none.
     pub(super) fn datagram_bytes(&self) -> usize {
-        let headers = self.interface.as_ref().map(|(_, headers)| *headers);
+        let headers = self.interface.as_ref().map(|owner| owner.headers);
         headers.map_or(self.frame_bytes_max, |headers| self.mtu.saturating_sub(headers))
     }
 }
@@ -122,7 +130,11 @@ pub(super) fn open(options: &UdpOptions) -> Result<Opened, LinkError> {
         frame_bytes_max: (mtu - headers).min(PAYLOAD_BYTES_MAX),
         segments_max: if can_segment(fd) { SEGMENTS_MAX } else { 1 },
         mtu: owner.as_ref().map_or(mtu, |interface| interface.mtu),
-        interface: owner.map(|interface| (interface.name, headers)),
+        interface: owner.map(|Interface { name, index, .. }| Owner {
+            name,
+            number: index,
+            headers,
+        }),
         leaves_by,
         receive_bytes: receive_bytes(fd),
         socket,

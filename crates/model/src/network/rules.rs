@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use emp_wire::{Header, Hello, LinkAddress, RelayUse, Relayed, is_relayed};
+use emp_wire::{Header, Hello, LinkAddress, RelayUse, Relayed, TAG_EVERYONE, is_relayed};
 
 /// Who searches, the search's nonce, a node that sends it, and by which of its links.
 type Crossing = (u64, u64, usize, u8);
@@ -55,6 +55,10 @@ impl Rules {
         let Some(hello) = hello else {
             return Err(format!("node {node} repeats a search that is none"));
         };
+        if head.destination_tag == TAG_EVERYONE && head.place == 0 {
+            // The second copy of a search by name, for who has that on this cable (`RELAY-11`).
+            return Ok(());
+        }
         let crossing = (hello.node.0, hello.nonce, node, link);
         let (times, left) = self.searches.entry(crossing).or_default();
         if *times > 0 && head.place <= *left {

@@ -74,6 +74,12 @@ pub fn printed<T>(written: io::Result<T>) -> anyhow::Result<T> {
     }
 }
 
+/// Says in one line what should be known though the program goes on.
+pub fn warn(text: &str) {
+    // As in `report`.
+    let _ = writeln!(io::stderr(), "emp: {text}");
+}
+
 /// Tells the user why the program ends, in one line, and chooses the exit code.
 pub fn report(error: &anyhow::Error) -> ExitCode {
     if let Some(PassThrough(status)) = error.downcast_ref() {
@@ -88,7 +94,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     let mistaken = error.downcast_ref::<UserError>().is_some()
         || matches!(
             error.downcast_ref::<BuildError>(),
-            Some(BuildError::Peers(_) | BuildError::Engine(_))
+            Some(BuildError::Peers(_) | BuildError::Interfaces(_) | BuildError::Engine(_))
         );
     if mistaken { ExitCode::from(2) } else { ExitCode::from(1) }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use emp_host::limits::INTERFACES_MAX;
 use emp_host::{AutoLinks, Board, Counter, Node, Want};
 use emp_wire::ETHERTYPE_DEFAULT;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -23,7 +24,7 @@ const GLANCE: Duration = Duration::from_millis(50);
 /// through it. It serves all users' programs, keeps nothing, and can be stopped and started at any time. Needs CAP_NET_RAW; one a machine.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The interfaces between which to send on [default: all that lead to other machines].
+    /// The interfaces between which to send on, at most four [default: those that lead to other machines].
     #[arg(long, short, value_name = "NAME", value_delimiter = ',')]
     interfaces: Vec<String>,
     /// The EtherType of raw frames.
@@ -57,13 +58,25 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         .collect();
     let alone =
         if rings.len() < 2 { "; there is nothing to relay between: one interface" } else { "" };
-    print(&format!("{GREETING}{}{alone}\n", rings.join(", ")))?;
+    let left_out = left_out(&node.choice().left_out);
+    print(&format!("{GREETING}{}{alone}{left_out}\n", rings.join(", ")))?;
     let mut left = args.seconds.map(Duration::from_secs);
     while !stop.load(Ordering::Relaxed) && left != Some(Duration::ZERO) {
         std::thread::sleep(GLANCE);
         left = left.map(|left| left.saturating_sub(GLANCE));
     }
     tell(&node, &rings)
+}
+
+/// What is to be said of interfaces that would have been used if a node could use more.
+fn left_out(names: &[String]) -> String {
+    match names {
+        [] => String::new(),
+        some => format!(
+            "; not {}: a relay uses at most {INTERFACES_MAX} interfaces (--interfaces chooses)",
+            some.join(", ")
+        ),
+    }
 }
 
 /// What came from each neighbour, and what was dropped for which reason.

@@ -174,6 +174,34 @@ fn hosts_without_routes_reach_their_neighbours_only() {
     assert!(!reaches_at_once(&name, "emp-a", "10.77.1.6"));
 }
 
+/// Addresses that somebody has taken away by hand keep hosts from their routes, not the cable from being pulled and plugged in.
+#[test]
+fn a_cable_is_pulled_and_plugged_in_though_routes_fail() {
+    if !is_root() {
+        return;
+    }
+    let name = format!("c{}", unique('r'));
+    let _cleanup = Cleanup(&name);
+    up(&name, &["--hosts", "4", "--topology", "ring", "--no-relays"]);
+    inside(&name, "emp-d", &["ip", "address", "flush", "dev", "emp0"]);
+    let pulled = emp(&["lab", "cable", "pull", "emp-a:emp0", "--name", &name]).output().unwrap();
+    let line = stderr(&pulled);
+    assert!(pulled.status.success() && line.trim_end().lines().count() == 1, "{line}");
+    assert!(line.starts_with("emp: not all hosts have the routes"), "{line}");
+    assert!(line.contains("emp-d"), "{line}");
+    assert_eq!(status(&name)["cables"][0]["pulled"], "emp-a:emp0");
+    cable(&name, &["plug", "emp-a:emp0"]);
+    assert_eq!(state(&name, "emp-a", "emp0"), Some((true, true)));
+    // What is down without having been pulled is plugged in as well, with its addresses.
+    inside(&name, "emp-d", &["ip", "link", "set", "emp0", "down"]);
+    cable(&name, &["plug", "emp-d:emp0"]);
+    assert_eq!(state(&name, "emp-d", "emp0"), Some((true, true)));
+    assert!(reaches(&name, "emp-b", "emp-d"));
+    let again = mistake(&mut emp(&["lab", "cable", "plug", "emp-d:emp0", "--name", &name]));
+    assert!(again.contains("is plugged in"), "{again}");
+    succeed(&mut emp(&["lab", "down", "--name", &name]));
+}
+
 #[test]
 fn mistakes_with_cables_are_one_line_and_exit_code_2() {
     if !is_root() {
@@ -213,6 +241,12 @@ fn mistakes_with_cables_are_one_line_and_exit_code_2() {
     ] {
         let line = mistake(emp(&inside).args(words));
         assert!(line.contains("nosuch0"), "{line}");
+    }
+    for (interfaces, says) in
+        [("emp0,emp0", "emp0 is named twice"), ("a,b,c,d,e", "at most 4 together")]
+    {
+        let line = mistake(emp(&inside).args(["relay", "--interfaces", interfaces]));
+        assert!(line.contains(says), "{line}");
     }
     let line = mistake(&mut emp(&["lab", "up", "--queue", "64K"]));
     assert!(line.contains("add --rate"), "{line}");

@@ -15,6 +15,9 @@ use crate::switch::rates::Rate;
 /// Where the file is if nothing else is said; it need not be there.
 pub const CONFIG_PATH: &str = "/etc/emp/empd.toml";
 
+/// Longest that a service goes on after another has taken its place: a year, which the clock can be asked for.
+const DRAIN_SECONDS_MAX: u64 = 365 * 24 * 3600;
+
 /// What the service goes by.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -231,6 +234,12 @@ impl Config {
         if self.limits.bytes_per_second_per_user == Some(0) {
             return Err("limits: 0 bytes a second are nothing to send".into());
         }
+        let drain_seconds = self.limits.drain_seconds;
+        if drain_seconds > DRAIN_SECONDS_MAX {
+            return Err(format!(
+                "limits: drain_seconds: {drain_seconds} is too long: a year, {DRAIN_SECONDS_MAX}, at most"
+            ));
+        }
         Ok(())
     }
 
@@ -311,12 +320,15 @@ mod tests {
             ("[limits]\npeers_per_engine = 0", "limits: 0"),
             ("[limits]\nregions_per_engine = 0", "limits: 0"),
             ("[limits]\nconnections = -1", "line 2: "),
+            ("[limits]\ndrain_seconds = 31536001", "limits: drain_seconds: 31536001 is too long"),
+            ("[limits]\ndrain_seconds = 9223372036854775807", "limits: drain_seconds: "),
             ("a = [", "line 1: "),
             ("\u{0}", "line 1: "),
         ] {
             let error = Config::parse(text).expect_err(text);
             assert!(error.starts_with(said) && !error.contains('\n'), "{text:?}: {error}");
         }
+        assert!(Config::parse("[limits]\ndrain_seconds = 31536000").is_ok());
         let missing = Config::read(Some(Path::new("/no/such/file"))).expect_err("it is missing");
         assert!(missing.starts_with("/no/such/file: reading it: "), "{missing}");
         assert!(Config::read(Some(Path::new("/"))).is_err());

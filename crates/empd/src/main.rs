@@ -1,5 +1,6 @@
 //! The service's program.
 
+use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -37,10 +38,11 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let ended = prepare(&arguments);
-    let prepared = match ended {
-        Ok(Some(prepared)) => prepared,
-        Ok(None) => return ExitCode::SUCCESS,
+    if arguments.check {
+        return check(&arguments);
+    }
+    let prepared = match prepare(&arguments) {
+        Ok(prepared) => prepared,
         Err(problem) => {
             log::say(&problem);
             return ExitCode::from(MISUSED);
@@ -55,6 +57,44 @@ fn main() -> ExitCode {
     }
 }
 
+/// Says what the configuration means, or what is wrong with it, and changes nothing.
+fn check(arguments: &Arguments) -> ExitCode {
+    let found = sound(arguments).and_then(|config| {
+        Listening::may_be_at(&config.socket)?;
+        Ok(meaning(&config))
+    });
+    let meaning = match found {
+        Ok(meaning) => meaning,
+        Err(problem) => {
+            log::say(&problem);
+            return ExitCode::from(MISUSED);
+        }
+    };
+    match writeln!(std::io::stdout(), "{meaning}") {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever read it has gone, as `head` does: it has what it wanted.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => {
+            log::say(&format!("writing to standard output: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The configuration, with what the command line says, if what it names is there.
+fn sound(arguments: &Arguments) -> Result<Config, String> {
+    let mut config = Config::read(arguments.config.as_deref())?;
+    if let Some(path) = &arguments.socket {
+        config.socket.clone_from(path);
+    }
+    config.socket = service::here(&config.socket);
+    known(&config)?;
+    if let Some(name) = &config.user {
+        privilege::user(name)?;
+    }
+    Ok(config)
+}
+
 /// What it serves with.
 struct Prepared {
     config: Config,
@@ -63,19 +103,10 @@ struct Prepared {
 }
 
 /// All that can be wrong with how it was started is found out here.
-fn prepare(arguments: &Arguments) -> Result<Option<Prepared>, String> {
+fn prepare(arguments: &Arguments) -> Result<Prepared, String> {
     // Before anything else opens descriptors.
     let handed = supervisor::socket()?;
-    let mut config = Config::read(arguments.config.as_deref())?;
-    if let Some(path) = &arguments.socket {
-        config.socket.clone_from(path);
-    }
-    config.socket = service::here(&config.socket);
-    known(&config)?;
-    if arguments.check {
-        println!("{}", meaning(&config));
-        return Ok(None);
-    }
+    let config = sound(arguments)?;
     let handed = handed.filter(|_| arguments.socket.is_none()).map(Listening::handed);
     let confine = || privilege::confine(config.user.as_deref());
     let there = arguments.replace && handed.is_none() && succession::listens(&config.socket);
@@ -98,7 +129,7 @@ fn prepare(arguments: &Arguments) -> Result<Option<Prepared>, String> {
             "fewer descriptors are allowed (ulimit -n) than {connections} connections take"
         ));
     }
-    Ok(Some(Prepared { config, listening, predecessor }))
+    Ok(Prepared { config, listening, predecessor })
 }
 
 /// The interfaces that the configuration names are there.

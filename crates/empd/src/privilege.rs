@@ -42,10 +42,18 @@ pub fn confine(user: Option<&str>) -> Result<(), String> {
     Ok(())
 }
 
-fn become_user(name: &str) -> Result<(), String> {
+/// The user of a name.
+///
+/// # Errors
+///
+/// One line: there is none.
+pub fn user(name: &str) -> Result<User, String> {
     let found = User::from_name(name).map_err(|error| format!("user `{name}`: {error}"))?;
-    let found = found
-        .ok_or_else(|| format!("user: there is no user `{name}`: make it, or name another"))?;
+    found.ok_or_else(|| format!("user: there is no user `{name}`: make it, or name another"))
+}
+
+fn become_user(name: &str) -> Result<(), String> {
+    let found = user(name)?;
     let failed = |error: nix::Error| format!("becoming user `{name}`: {error}");
     caps::securebits::set_keepcaps(true)
         .map_err(|error| format!("keeping a capability: {error}"))?;
@@ -59,5 +67,22 @@ fn become_user(name: &str) -> Result<(), String> {
 pub fn raise_descriptors(clients: usize) -> bool {
     let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return true };
     let raised = setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok();
-    raised && clients as u64 * PER_CLIENT + OWN <= hard
+    // The configuration may name any number.
+    raised && (clients as u64).saturating_mul(PER_CLIENT).saturating_add(OWN) <= hard
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_number_of_clients_can_be_asked_for() {
+        assert!(!raise_descriptors(usize::MAX));
+        assert!(raise_descriptors(0));
+        assert!(user("root").is_ok());
+        assert_eq!(
+            user("no-such-user"),
+            Err("user: there is no user `no-such-user`: make it, or name another".into())
+        );
+    }
 }

@@ -83,8 +83,9 @@ fn refuse(state: u8) -> Refusal {
         return Refusal::Broken;
     }
     if STATE.swap(FORKED_TOLD, Ordering::Relaxed) == FORKED {
-        log::warn(
-            "this process was forked from one that uses EMP, and cannot use it: start the program anew (exec)",
+        // Its calls fail with a number that says nothing, so this is for everybody.
+        log::error(
+            "this process was forked from one that uses EMP, and cannot use it: open EMP after the fork, or start the program anew (exec)",
         );
     }
     Refusal::Forked

@@ -1,7 +1,7 @@
 //! What a face says to its user: one line for each thing, to standard error, or to whoever has taken that over.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 /// How much the user wants to know.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -17,8 +17,16 @@ pub type Sink = fn(Level, &str) -> bool;
 
 static SINK: OnceLock<Sink> = OnceLock::new();
 
-/// Lines to be written: 0 not read yet, 1 none, 2 warnings, 3 all.
+/// Lines to be written: 0 not read yet, else one of those below.
 static WANTED: AtomicU8 = AtomicU8::new(0);
+
+const NONE: u8 = 1;
+const ERRORS: u8 = 2;
+const WARNINGS: u8 = 3;
+const ALL: u8 = 4;
+
+/// The error that was written last: some interfaces ask for the same thing many times, and one line is enough.
+static LAST: Mutex<String> = Mutex::new(String::new());
 
 /// Has all lines given to `sink` from now on: the interface has a log of its own.
 pub fn redirect(sink: Sink) {
@@ -52,18 +60,27 @@ pub fn warn(text: &str) {
     say(Level::Warning, text);
 }
 
-/// Says what nobody should have to ask for, as it ends programs: a peer was lost. It goes to standard error even where the interface has a log
-/// of its own, if that does not show it; `EMP_LOG=off` silences it.
+/// Says what nobody should have to ask for, as it ends programs: a peer was lost. As [`error`], unless nodes write it by themselves.
 #[cold]
 pub fn alarm(text: &str) {
     let asked = std::env::var("EMP_LOG").unwrap_or_default();
-    if writes(&asked, Level::Warning) {
-        return;
+    if !writes(&asked, Level::Warning) {
+        tell(Level::Warning, ERRORS, text);
     }
-    let shown = SINK.get().is_some_and(|sink| sink(Level::Warning, text));
-    if !shown && asked != "off" {
-        write(text);
+}
+
+/// Says why a call fails that the user has to mend: a setting that makes no sense, say. It goes to standard error even where the interface has a
+/// log of its own, if that does not show it; `EMP_LOG=off` silences it. Once, if it is the same again.
+#[cold]
+pub fn error(text: &str) {
+    // Whoever holds it was perhaps not forked with this process.
+    if let Ok(mut last) = LAST.try_lock() {
+        if *last == text {
+            return;
+        }
+        text.clone_into(&mut last);
     }
+    tell(Level::Warning, ERRORS, text);
 }
 
 /// Says something to those who ask (`EMP_LOG=info`).
@@ -73,12 +90,13 @@ pub fn inform(text: &str) {
 }
 
 fn say(level: Level, text: &str) {
-    if let Some(sink) = SINK.get() {
-        sink(level, text);
-        return;
-    }
-    let needed = if level == Level::Warning { 2 } else { 3 };
-    if wanted() >= needed {
+    tell(level, if level == Level::Warning { WARNINGS } else { ALL }, text);
+}
+
+/// To the interface's own log, and to standard error if that does not show it and so much is wanted there.
+fn tell(level: Level, needed: u8, text: &str) {
+    let shown = SINK.get().is_some_and(|sink| sink(level, text));
+    if !shown && wanted() >= needed {
         write(text);
     }
 }
@@ -94,12 +112,14 @@ fn wanted() -> u8 {
     match WANTED.load(Ordering::Relaxed) {
         0 => {
             let text = std::env::var("EMP_LOG").unwrap_or_default();
-            let level = parse(&text);
-            WANTED.store(level.unwrap_or(2), Ordering::Relaxed);
-            if level.is_none() {
-                warn(&format!("EMP_LOG={text}: must be off, error, warn or info; taken as unset"));
+            // Where the interface has a log of its own, warnings are there for those who ask it.
+            let usual = if SINK.get().is_some() { ERRORS } else { WARNINGS };
+            let asked = if text.is_empty() { Some(usual) } else { parse(&text) };
+            WANTED.store(asked.unwrap_or(usual), Ordering::Relaxed);
+            if asked.is_none() {
+                error(&format!("EMP_LOG={text}: must be off, error, warn or info; taken as unset"));
             }
-            level.unwrap_or(2)
+            asked.unwrap_or(usual)
         }
         wanted => wanted,
     }
@@ -107,10 +127,10 @@ fn wanted() -> u8 {
 
 fn parse(text: &str) -> Option<u8> {
     match text {
-        // What is an error, nodes say themselves.
-        "off" | "error" => Some(1),
-        "" | "warn" => Some(2),
-        "info" => Some(3),
+        "off" => Some(NONE),
+        "error" => Some(ERRORS),
+        "warn" => Some(WARNINGS),
+        "info" => Some(ALL),
         _ => None,
     }
 }
@@ -122,8 +142,8 @@ mod tests {
     #[test]
     fn levels_have_names() {
         assert_eq!(
-            ["off", "error", "", "warn", "info", "loud"].map(parse),
-            [Some(1), Some(1), Some(2), Some(2), Some(3), None]
+            ["off", "error", "warn", "info", "loud"].map(parse),
+            [Some(NONE), Some(ERRORS), Some(WARNINGS), Some(ALL), None]
         );
     }
 

@@ -101,6 +101,8 @@ pub struct Settings {
     pub interfaces: Vec<String>,
     /// Each of them is offered by itself, and not one node on all.
     pub apart: bool,
+    /// The variable that named them; empty if it was a program, or nobody.
+    pub interfaces_variable: String,
     /// Where nodes may be found by datagrams.
     pub peers: Vec<SocketAddr>,
     /// What to call this machine, if not by its own name.
@@ -152,6 +154,8 @@ impl Settings {
     pub fn read(look: impl Fn(&str) -> Option<Set>) -> Result<Self, String> {
         let text = |name| look(name).map(|set| set.value).unwrap_or_default();
         let together = together(look("INTERFACES"))?;
+        let variable = if together.is_empty() { "INTERFACE" } else { "INTERFACES" };
+        let interfaces_variable = look(variable).map(|set| set.variable).unwrap_or_default();
         let apart = text("INTERFACE");
         let apart: Vec<_> =
             apart.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
@@ -167,6 +171,7 @@ impl Settings {
             link: link(look("LINK"), board)?,
             board,
             apart: together.is_empty() && !apart.is_empty(),
+            interfaces_variable,
             interfaces: match together {
                 none if none.is_empty() => apart.into_iter().map(Into::into).collect(),
                 together => together,
@@ -195,6 +200,10 @@ fn together(set: Option<Set>) -> Result<Vec<String>, String> {
         return Err(format!(
             "{variable}={value}: a node uses at most {INTERFACES_MAX} interfaces together"
         ));
+    }
+    let again = (1..names.len()).find(|at| names[..*at].contains(&names[*at]));
+    if let Some(again) = again {
+        return Err(format!("{variable}={value}: {} is named twice", names[again]));
     }
     Ok(names)
 }
@@ -387,6 +396,9 @@ mod tests {
         };
         assert!(Settings::read(both).unwrap_err().starts_with("EMP_LINK=udp: an engine in empd"));
         assert!(with("PEERS", ":7").unwrap_err().starts_with("EMP_PEERS=:7: `:7` is no host"));
+        let twice = "EMP_INTERFACES=a, b,a: a is named twice";
+        assert_eq!(with("INTERFACES", "a, b,a").unwrap_err(), twice);
+        assert!(with("INTERFACES", "a,b,c,d,e").unwrap_err().contains("at most 4"));
         assert!(with("TIMEOUT", "7").unwrap_err().starts_with("EMP_TIMEOUT=7: must be 50"));
     }
 }

@@ -89,6 +89,10 @@ pub fn ways(settings: &Settings) -> Vec<Way> {
                 .map(|one| one.name.clone())
                 .collect();
             let aside: Vec<String> = aside(&all).map(ToString::to_string).collect();
+            if let Some(problem) = missing(&all, settings) {
+                log::error(&problem);
+                return Vec::new();
+            }
             let chosen = choose(all, settings, packet);
             if settings.interfaces.is_empty() && !aside.is_empty() {
                 log::inform(&format!(
@@ -96,20 +100,66 @@ pub fn ways(settings: &Settings) -> Vec<Way> {
                     aside.join(", ")
                 ));
             }
-            // Who names interfaces wants to know why none of them is taken.
-            if chosen.is_empty() && !settings.interfaces.is_empty() {
-                log::warn(&format!(
-                    "interfaces {}: none of them is up and can be used so; up are {}",
-                    settings.interfaces.join(","),
-                    there.join(", ")
-                ));
-            }
+            say_unused(settings, &chosen, &there);
             chosen
         }
         Err(error) => {
             log::warn(&format!("the network interfaces cannot be listed: {error}"));
             Vec::new()
         }
+    }
+}
+
+/// What is wrong with the names that the user has set: there is no such interface. Of those that are offered one by one some may be other machines'.
+fn missing(all: &[Ranked], settings: &Settings) -> Option<String> {
+    if settings.interfaces_variable.is_empty() {
+        return None;
+    }
+    let is_there = |name: &String| all.iter().any(|one| one.interface.name == *name);
+    let mut missing = settings.interfaces.iter().filter(|name| !is_there(name));
+    let first = missing.next()?;
+    if settings.apart && missing.count() + 1 < settings.interfaces.len() {
+        log::warn(&format!("{}: there is no interface {first}", named(settings)));
+        return None;
+    }
+    let there: Vec<&str> = all.iter().map(|one| one.interface.name.as_str()).collect();
+    let there = there.join(", ");
+    Some(format!("{}: there is no interface {first}; there are {there}", named(settings)))
+}
+
+/// The setting by which the user has named interfaces, or what a program has named.
+fn named(settings: &Settings) -> String {
+    let names = settings.interfaces.join(",");
+    match settings.interfaces_variable.as_str() {
+        "" => format!("interfaces {names}"),
+        variable => format!("{variable}={names}"),
+    }
+}
+
+/// Who names interfaces wants to know why none of them is taken, or one of those that are wanted together is not.
+fn say_unused(settings: &Settings, chosen: &[Way], up: &[String]) {
+    if settings.interfaces.is_empty() {
+        return;
+    }
+    let (named, up) = (named(settings), up.join(", "));
+    let Some(first) = chosen.first() else {
+        let say = if settings.interfaces_variable.is_empty() { log::warn } else { log::error };
+        say(&format!("{named}: none of them is up and can be used so; up are {up}"));
+        return;
+    };
+    if settings.apart || first.kind == Kind::Shm {
+        return;
+    }
+    let used = |name: &String| {
+        let mut all = std::iter::once(&first.interface).chain(&first.together);
+        all.any(|interface| interface.name == *name)
+    };
+    for name in settings.interfaces.iter().filter(|name| !used(name)) {
+        let kind = first.kind.name();
+        log::warn(&format!(
+            "{named}: {name} is left out, as it is not up or has no {kind} as {} has; up are {up}",
+            first.interface.name
+        ));
     }
 }
 
@@ -217,6 +267,7 @@ mod tests {
         let interfaces = interfaces.iter().map(ToString::to_string).collect();
         let linger = Duration::ZERO;
         Settings {
+            interfaces_variable: "EMP_INTERFACES".into(),
             link,
             board: emp_host::Board::Inline { guardian: true },
             interfaces,
@@ -321,6 +372,24 @@ mod tests {
         assert_eq!(with(&apart), ["eth2", "eth0"]);
         assert_eq!(with(&Settings { apart: false, ..apart }), ["eth2+eth0"]);
         assert_eq!(with(&settings(Want::Auto, &[])), ["eth0+eth1+eth2"]);
+    }
+
+    #[test]
+    fn a_name_of_no_interface_is_told_and_nothing_is_guessed() {
+        let all = ["eth0", "eth1"]
+            .map(|name| ranked(interface(name, false, Some("10.0.1.1")), Class::Card));
+        let problem = |names: &[&str], apart| {
+            missing(&all, &Settings { apart, ..settings(Want::Auto, names) })
+        };
+        let line = "EMP_INTERFACES=eth0,eth9: there is no interface eth9; there are eth0, eth1";
+        assert_eq!(problem(&["eth0", "eth9"], false).as_deref(), Some(line));
+        assert_eq!(problem(&["eth1", "eth0"], false), None);
+        // One by one they may be for several machines, of which this one has some.
+        assert_eq!(problem(&["eth9", "eth0"], true), None);
+        assert!(problem(&["eth9", "eth8"], true).is_some());
+        // What a program asks for by a name is its own business.
+        let asked = Settings { interfaces_variable: String::new(), ..settings(Want::Auto, &["x"]) };
+        assert_eq!(missing(&all, &asked), None);
     }
 
     #[test]

@@ -183,7 +183,8 @@ fn way_called(name: &str, settings: &Settings) -> Option<Way> {
     let called = |way: &Way| way.name() == name;
     ways(settings).into_iter().find(called).or_else(|| {
         let interface = name.strip_suffix("-udp").unwrap_or(name).to_owned();
-        let settings = Settings { interfaces: vec![interface], ..settings.clone() };
+        let (interfaces, interfaces_variable) = (vec![interface], String::new());
+        let settings = Settings { interfaces, interfaces_variable, ..settings.clone() };
         ways(&settings).into_iter().find(called)
     })
 }

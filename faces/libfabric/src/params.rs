@@ -31,7 +31,7 @@ pub fn define() {
 pub fn read() -> Result<Settings, ()> {
     let read = Settings::read(|setting| look(setting, core::parameter));
     read.map(|settings| Settings { timeout_variable: "FI_EMP_TIMEOUT".into(), ..settings })
-        .map_err(|problem| log::warn(&problem))
+        .map_err(|problem| log::error(&problem))
 }
 
 fn look(setting: &str, parameter: impl Fn(&CStr) -> Option<String>) -> Option<Set> {

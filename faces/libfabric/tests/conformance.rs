@@ -283,6 +283,30 @@ fn who_wants_this_provider_is_told_what_it_lacks() {
     );
 }
 
+/// A setting that makes no sense is one line for everybody, however often libfabric asks and whether its own log is read or not.
+#[test]
+fn a_setting_that_makes_no_sense_is_said_in_one_line() {
+    let directory = with_provider("nonsense");
+    for (variable, value, says) in [
+        ("FI_EMP_BOARD", "foo", "FI_EMP_BOARD=foo: "),
+        ("FI_EMP_INTERFACES", "lo,no-such-0", "there is no interface no-such-0"),
+        ("EMP_INTERFACES", "lo,lo", "EMP_INTERFACES=lo,lo: lo is named twice"),
+    ] {
+        for (silenced, count) in [("error", 1), ("off", 0)] {
+            let mut program = Command::new("fi_info");
+            program.args(["-p", "emp"]).env("FI_PROVIDER_PATH", &directory);
+            program.env_remove("FI_LOG_LEVEL").env("EMP_LOG", silenced).env(variable, value);
+            let Ok(output) = program.output() else {
+                return skip(Need::Mpi, "no fi_info here (tools/install-deps installs it)");
+            };
+            let errors = String::from_utf8_lossy(&output.stderr);
+            let lines: Vec<_> = errors.lines().filter(|line| line.starts_with("emp: ")).collect();
+            assert!(!output.status.success() && lines.len() == count, "{variable}: {errors}");
+            assert!(lines.iter().all(|line| line.contains(says)), "{variable}: {errors}");
+        }
+    }
+}
+
 /// `fi_info -g` documents what there is to set, with the defaults that are true.
 #[test]
 fn what_there_is_to_set_is_documented() {

@@ -50,7 +50,7 @@ fn initialize(api: i32) -> Result<(), Return> {
         return Err(Return::ALREADY_INITIALIZED);
     }
     let settings = Settings::read(environment).map_err(|problem| {
-        log::warn(&problem);
+        log::error(&problem);
         Return::FAILURE
     })?;
     let boards = boards(&settings);

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use emp_face::claim::Claim;
 use emp_face::handles::{Key, Registry};
+use emp_face::log;
 use emp_face::machines::{number_of, own_name};
 use emp_face::node::{FaceNode, Identity, random_identity};
 use emp_face::pins::Pinned;
@@ -64,7 +65,10 @@ fn machine(settings: &Settings) -> String {
 }
 
 fn open(name: &str) -> Result<Handle, Return> {
-    let mut settings = Settings::read(environment).map_err(|problem| lacking(&problem))?;
+    let mut settings = Settings::read(environment).map_err(|problem| {
+        log::error(&problem);
+        Return::ERROR_RESOURCE
+    })?;
     // An interface that is named may be used though it is not among the best, unless the user says which to use.
     let bare = plain(name);
     let there = emp_host::link::interfaces().unwrap_or_default();

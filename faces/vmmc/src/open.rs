@@ -48,7 +48,7 @@ fn claim(machine: u64, wanted: u32) -> Result<(u32, Claim), Code> {
 
 fn start(wanted: u32) -> Result<Arc<Library>, Code> {
     let settings = Settings::read(environment).map_err(|problem| {
-        log::warn(&problem);
+        log::error(&problem);
         Code::SETTINGS
     })?;
     let (way, machine) = way(&settings)?;

@@ -2,7 +2,8 @@
 //!
 //! A veth pair has a carrier while both its ends are up. So a cable that is one is pulled by taking down the interface across from
 //! the plug, and moved with the interface that it is in. A cable by the panel is pulled and moved there: its interfaces stay up, lose
-//! their carrier, and stay where they are, as with cables of copper. Addresses go with the plugs, and hosts' routes are set anew.
+//! their carrier, and stay where they are, as with cables of copper. Addresses go with the plugs, and hosts' routes are set anew,
+//! as far as the kernel takes them: who has changed a host's addresses by hand is told, and has the cable as it was asked for.
 
 use std::fs::File;
 use std::net::Ipv4Addr;
@@ -14,6 +15,7 @@ use super::plan::{End, Place, Plan, Side};
 use super::state::State;
 use super::{carrier, ip};
 use crate::bail_user;
+use crate::error::warn;
 
 /// What is done to a cable, by the host's interface that its plug is or was in.
 #[derive(Clone, Debug)]
@@ -44,8 +46,11 @@ pub fn change(state: &mut State, change: &Change) -> anyhow::Result<String> {
         Change::Move(from, to) => shift(state, from, to.as_deref())?,
     };
     state.plan.set_routes();
-    set_routes(state, &before)?;
+    // What was done to the cable is noted whatever becomes of the rest.
     state.save()?;
+    if let Some(problem) = set_routes(state, &before) {
+        warn(&format!("not all hosts have the routes that they should: {problem}"));
+    }
     carrier::wait(state)?;
     Ok(says)
 }
@@ -62,10 +67,19 @@ fn pull(state: &mut State, text: &str) -> anyhow::Result<String> {
 
 fn plug(state: &mut State, text: &str) -> anyhow::Result<String> {
     let (number, _) = plug_in(&state.plan, text)?;
-    let Some(side) = state.plan.cables[number].pulled.take() else {
+    let pulled = state.plan.cables[number].pulled.take();
+    // One that somebody has taken down by hand, or a change that was cut short, can be plugged in as well.
+    if pulled.is_none() && carrier::is_there(state, number)? {
         bail_user!("the cable of {text} is plugged in");
-    };
-    set_carrier(state, number, side, true)?;
+    }
+    for out in [Side::Near, Side::Far] {
+        set_carrier(state, number, out, true)?;
+    }
+    for end in state.plan.cables[number].ends() {
+        if let Some(interface) = state.plan.interface(end) {
+            ip::batch(&state.namespace(end.place), &interface_commands(interface))?;
+        }
+    }
     Ok(format!("{} is plugged in", between(&state.plan, number)))
 }
 
@@ -202,20 +216,27 @@ fn set_carrier(state: &State, number: usize, out: Side, on: bool) -> anyhow::Res
     ip::batch(&state.namespace(across.place), &[set(&across.interface)])
 }
 
-/// Gives hosts the routes that the plan has now; the kernel has dropped some of those before.
-fn set_routes(state: &State, before: &Plan) -> anyhow::Result<()> {
+/// Gives hosts the routes that the plan has now; the kernel has dropped some of those before. Gives the first thing that it did not take.
+fn set_routes(state: &State, before: &Plan) -> Option<String> {
+    let mut problem = None;
     for (index, (host, was)) in state.plan.hosts.iter().zip(&before.hosts).enumerate() {
         let namespace = state.namespace(Place::Host(index));
         let lines: Vec<_> =
             host.routes.iter().map(|route| route_command("replace", host, route)).collect();
-        ip::batch(&namespace, &lines)?;
+        if let Err(error) = ip::batch(&namespace, &lines) {
+            problem.get_or_insert_with(|| format!("{}: {error:#}", host.name));
+            // It stopped there; those behind it may be taken.
+            for line in lines {
+                let _ = ip::batch(&namespace, &[line]);
+            }
+        }
         let kept = |to, prefix| host.routes.iter().any(|one| one.to == to && one.prefix == prefix);
         for old in was.routes.iter().filter(|old| !kept(old.to, old.prefix)) {
             // Perhaps the kernel was faster: it drops what led to an interface that went down.
             let _ = ip::batch(&namespace, &[route_command("del", host, old)]);
         }
     }
-    Ok(())
+    problem
 }
 
 /// The plug that `text` means, such as `emp-a:emp0`.

@@ -1,6 +1,7 @@
 //! Waiting until a lab's cables carry something: the kernel tells of a carrier some time after both ends are up, on a busy machine
 //! up to seconds later, and programs that look before that take the cable for pulled.
 
+use std::net::IpAddr;
 use std::path::Path;
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
@@ -23,23 +24,53 @@ pub fn wait(state: &State) -> anyhow::Result<()> {
     (0..state.plan.hosts.len()).try_for_each(|index| wait_for_host(state, index))
 }
 
+/// Whether a cable carries something now, with the addresses that go with it, as its hosts see it.
+pub fn is_there(state: &State, number: usize) -> anyhow::Result<bool> {
+    for end in state.plan.cables[number].ends() {
+        let Place::Host(index) = end.place else { continue };
+        let (name, interface) = (end.interface.clone(), state.plan.interface(end));
+        let address = interface.and_then(|interface| interface.address).map(IpAddr::V4);
+        let there = inside(state, index, move || {
+            Ok(interfaces()?.into_iter().any(|one| {
+                let has = address.is_none_or(|address| one.addresses.contains(&address));
+                one.name == name && one.up && one.running && has
+            }))
+        })?;
+        if !there {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 fn wait_for_host(state: &State, index: usize) -> anyhow::Result<()> {
-    let host = &state.plan.hosts[index];
-    let namespace = state.namespace(Place::Host(index));
     let plugged = state.plan.cables.iter().filter(|cable| cable.pulled.is_none());
     let ends = plugged.flat_map(Cable::ends).filter(|end| end.place == Place::Host(index));
     let wanted: Vec<String> = ends.map(|end| end.interface.clone()).collect();
-    let entrance = Entrance::network_only(&Path::new(NETNS_DIR).join(namespace))?;
-    let worker = thread::spawn(move || -> anyhow::Result<()> {
-        entrance.enter()?;
+    inside(state, index, move || {
         until_running(&wanted, LIMIT, || {
             let running = interfaces()?.into_iter().filter(|one| one.up && one.running);
             Ok(running.map(|one| one.name).collect())
         })
+    })
+}
+
+/// Does this in the network of a host, by a thread that goes there.
+fn inside<T: Send + 'static>(
+    state: &State,
+    index: usize,
+    work: impl FnOnce() -> anyhow::Result<T> + Send + 'static,
+) -> anyhow::Result<T> {
+    let host = &state.plan.hosts[index].name;
+    let namespace = state.namespace(Place::Host(index));
+    let entrance = Entrance::network_only(&Path::new(NETNS_DIR).join(namespace))?;
+    let worker = thread::spawn(move || {
+        entrance.enter()?;
+        work()
     });
     match worker.join() {
-        Ok(result) => result.with_context(|| format!("waiting for the cables of {}", host.name)),
-        Err(_) => bail!("the thread that waited for the cables of {} panicked", host.name),
+        Ok(result) => result.with_context(|| format!("waiting for the cables of {host}")),
+        Err(_) => bail!("the thread that waited for the cables of {host} panicked"),
     }
 }
 

@@ -21,7 +21,7 @@ use super::rsh::Call;
 use super::state::{self, State};
 use super::{inhabitants, make, relays, rootless, services, stale, status};
 use crate::bail_user;
-use crate::error::{PassThrough, print, user_error};
+use crate::error::{PassThrough, print, user_error, warn};
 
 impl ShapeArgs {
     fn plan(&self) -> anyhow::Result<Plan> {
@@ -38,6 +38,9 @@ impl ShapeArgs {
         }
         if self.panel {
             plan = plan.with_panel();
+        }
+        if let Some(line) = plan.crowded() {
+            warn(&line);
         }
         Ok(if self.no_routes { plan.without_routes() } else { plan })
     }

@@ -5,6 +5,7 @@
 
 use std::net::Ipv4Addr;
 
+use emp_host::limits::INTERFACES_MAX;
 use serde::{Deserialize, Serialize};
 
 use super::ports::Ports;
@@ -298,6 +299,23 @@ impl Plan {
     /// Whether a host's address is on `lo`, apart from its interfaces' addresses.
     pub fn has_stable_addresses(&self) -> bool {
         !matches!(self.topology, Topology::Link | Topology::Switch)
+    }
+
+    /// What is to be said of hosts with more cables than a node takes: whoever is at the others is not found by them, nor by relays there.
+    pub fn crowded(&self) -> Option<String> {
+        let is_crowded = |host: &&Host| host.interfaces.len() > INTERFACES_MAX;
+        let names: Vec<_> =
+            self.hosts.iter().filter(is_crowded).map(|host| host.name.as_str()).collect();
+        let shown = match names.as_slice() {
+            [] => return None,
+            [one] => format!("{one} has"),
+            [first, .., last] => format!("{} hosts ({first} to {last}) have", names.len()),
+        };
+        Some(format!(
+            "{shown} more than {INTERFACES_MAX} cables, and an EMP node or relay uses {INTERFACES_MAX} interfaces at most: \
+             it finds nobody by the others, unless EMP_INTERFACES names those (a mesh of {} hosts has as many as it uses)",
+            INTERFACES_MAX + 1
+        ))
     }
 
     /// Everywhere a namespace is needed.

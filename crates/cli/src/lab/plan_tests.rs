@@ -55,6 +55,16 @@ fn sizes_out_of_range_are_the_users_mistake() {
 }
 
 #[test]
+fn hosts_with_more_cables_than_a_node_takes_are_told_of() {
+    let crowded = |hosts, topology| Plan::new(hosts, topology, 1500).unwrap().crowded();
+    assert_eq!(crowded(INTERFACES_MAX + 1, Topology::Mesh), None);
+    assert_eq!(crowded(MAX_HOSTS, Topology::Switch), None);
+    let line = crowded(INTERFACES_MAX + 2, Topology::Mesh).unwrap();
+    assert!(line.starts_with("6 hosts (emp-a to emp-f) have more than 4 cables"), "{line}");
+    assert!(!line.contains('\n'), "{line}");
+}
+
+#[test]
 fn names_go_beyond_the_alphabet() {
     let plan = Plan::new(28, Topology::Switch, 1500).unwrap();
     let names: Vec<_> = plan.hosts.iter().map(|h| h.name.as_str()).collect();

@@ -198,6 +198,7 @@ impl Reader {
             (Named::Host(a), Named::Host(b)) | (Named::Switch(a), Named::Switch(b)) if a == b => {
                 return Err("expected a cable between two, but both its ends are one".to_owned());
             }
+            (Named::Switch(a), Named::Switch(b)) => self.refuse_loop(a, b)?,
             _ => {}
         }
         if self.plan.cables.len() == MAX_CABLES {
@@ -216,6 +217,18 @@ impl Reader {
         let far = self.end(far, direct.then_some(base + 2), mtu, second);
         self.plan.join(near, far, mtu, limit);
         Ok(())
+    }
+
+    /// Switches of a lab are bridges without a spanning tree: in a loop of them one broadcast goes round for ever, and takes the machine with it.
+    fn refuse_loop(&self, a: usize, b: usize) -> Result<(), String> {
+        let groups = self.plan.joined_switches();
+        if groups[a] != groups[b] {
+            return Ok(());
+        }
+        let [a, b] = [a, b].map(|switch| &self.plan.switches[switch]);
+        Err(format!(
+            "expected no loop of switches, in which a broadcast goes round for ever, but {a} and {b} are joined above"
+        ))
     }
 
     /// An end, with this address if it is a host's and this mark if it is a switch's.

@@ -56,6 +56,21 @@ fn two_cables_of_one_host_to_joined_switches_have_two_addresses() {
 }
 
 #[test]
+fn switches_in_a_loop_are_refused_where_it_closes() {
+    let begin = "host a b\nswitch s1 s2 s3\ncable a s1\ncable b s3\ncable s1 s2\n";
+    for (rest, line, names) in
+        [("cable s2 s1", 6, "s2 and s1"), ("cable s3 s2\ncable s1 s3 rate 1gbit", 7, "s1 and s3")]
+    {
+        let mistake = parse(&format!("{begin}{rest}\n"), 1500).unwrap_err();
+        assert_eq!(mistake.line, Some(line), "{mistake:?}");
+        let says = "expected no loop of switches";
+        assert!(mistake.says.starts_with(says) && mistake.says.contains(names), "{mistake:?}");
+    }
+    // A host between two switches is no bridge.
+    assert!(parse(&format!("{begin}cable s2 s3\ncable a s3\n"), 1500).is_ok());
+}
+
+#[test]
 fn every_mistake_is_told_with_its_line_and_what_was_expected() {
     let begin = "host a b\nswitch s\n";
     for (rest, line, says) in [

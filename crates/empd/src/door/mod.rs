@@ -413,6 +413,10 @@ impl<S: Switch> Door<S> {
     fn put_out(&mut self, number: ClientNumber, why: &str) {
         if let Some(client) = self.clients.get(&number) {
             log::client(&format!("{client}: put out: {why}"));
+            // Links come back by themselves and would take it for an answer; who has an engine loses it, and may know why.
+            if matches!(client.state, State::Seated { .. }) {
+                let _ = client.tell(&Answer::Refused(Refused { reason: why.to_owned() }), &[]);
+            }
             self.gone(number);
         }
     }

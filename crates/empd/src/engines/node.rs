@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use emp_host::limits::{PEERS_MAX, REGIONS_MAX};
+use emp_host::limits::{INCOMING_MOST, OPERATIONS_MAX, PEERS_MAX, REGIONS_MAX};
 use emp_host::{Board, Integrity, Node, Profile, Span, StateFile};
 use emp_link::service::protocol::Engine as Wanted;
 
@@ -28,8 +28,11 @@ pub(super) fn start(
     profile.collection = wanted.collection.clamp(1, COLLECTION_MAX);
     let patience = wanted.patience_ns.clamp(PATIENCE_NS.0, PATIENCE_NS.1);
     profile.unreachable_after = Span(patience);
-    profile.operations_max = (wanted.operations_max as usize).clamp(1, options.operations_max);
-    profile.incoming_max = (wanted.incoming_max as usize).clamp(1, options.incoming_max);
+    // The configuration may allow more than a node can have.
+    let operations_max = options.operations_max.min(OPERATIONS_MAX);
+    profile.operations_max = (wanted.operations_max as usize).clamp(1, operations_max);
+    let incoming_max = options.incoming_max.min(INCOMING_MOST);
+    profile.incoming_max = (wanted.incoming_max as usize).clamp(1, incoming_max);
     profile.peers_max = options.peers_max.min(PEERS_MAX);
     profile.regions_max = options.regions_max.min(REGIONS_MAX);
     [profile.eager_bytes, profile.long_eager_bytes] = wanted.eager_bytes;

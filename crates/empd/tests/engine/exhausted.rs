@@ -74,6 +74,8 @@ fn who_reads_no_bells_or_rings_for_nothing_stops_nobody() {
                 }
                 assert!(since.elapsed() < LONG, "it may ring for ever");
             }
+            let why = loud.connection.reason(LONG).expect("it is told why");
+            assert!(why.contains("it rang although nobody slept"), "{why}");
             talk.round();
         }
         // Who was deaf only lost what it did not want.

@@ -7,6 +7,7 @@ mod regions;
 
 use std::collections::{HashSet, VecDeque};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::time::Duration;
 
 use emp_firmware::{Completion, NodeEvent, OpId, OpKind, SegmentList, Status};
 use emp_link::service::channel::{Channel, Gift, Heard, RECORD_BYTES_MAX};
@@ -31,6 +32,9 @@ const ROOM_BYTES: usize = 64 << 10;
 /// Empty looks between two looks whether the service is still there, each a system call of 0.2 µs.
 const LOOKS_PER_CHECK: u32 = 1024;
 
+/// How long a service that lives may take to say why it has ended an engine: a turn of its door.
+const REASON_PATIENCE: Duration = Duration::from_secs(1);
+
 /// What is to be written into the ring and found no room.
 enum Waiting {
     Record(u32, Vec<u8>),
@@ -48,7 +52,7 @@ const LOST_MAX: usize = 4_096;
 /// An engine elsewhere.
 pub(crate) struct Remote {
     channel: Channel,
-    _connection: Held,
+    connection: Held,
     facts: Facts,
     buffer: Box<[u8]>,
     flights: Flights,
@@ -90,7 +94,7 @@ impl Remote {
     pub(crate) fn begin(seat: EngineSeat) -> Result<Self, String> {
         let mut remote = Self {
             channel: seat.channel,
-            _connection: seat.connection,
+            connection: seat.connection,
             facts: Facts::default(),
             buffer: vec![0; RECORD_BYTES_MAX].into(),
             flights: Flights::default(),
@@ -248,7 +252,11 @@ impl Remote {
                 self.gone = true;
                 // What it said last is read first.
                 while self.read_one() {}
-                self.end("the service has ended");
+                let why = match self.connection.reason(REASON_PATIENCE) {
+                    Some(why) => format!("the service has put this program out: {why}"),
+                    None => "the service has ended".into(),
+                };
+                self.end(&why);
             }
             Err(broken) => self.end(&broken.to_string()),
         }

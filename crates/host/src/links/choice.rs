@@ -33,6 +33,8 @@ pub enum Outcome {
 pub struct Choice {
     /// In the order in which they were tried.
     pub rungs: Vec<Rung>,
+    /// Interfaces that would be used if a node could use more together.
+    pub left_out: Vec<String>,
 }
 
 impl Choice {

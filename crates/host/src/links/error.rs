@@ -35,6 +35,9 @@ pub enum BuildError {
     /// A required link is not to be had.
     #[error(transparent)]
     Link(#[from] LinkError),
+    /// The interfaces that are named make no sense together; the text says why.
+    #[error("interfaces: {0}")]
+    Interfaces(String),
     /// `EMP_PEERS` makes no sense; the text says why.
     #[error("{0}")]
     Peers(String),
@@ -45,11 +48,38 @@ pub enum BuildError {
     #[error("no engine is to be had of empd: {0}")]
     Engine(String),
     /// The system refused something that a node needs (descriptors, a thread, randomness).
-    #[error("{what}: {source}")]
+    #[error("{what}: {reason}{}", advice(.reason))]
     System {
         /// What was wanted.
         what: &'static str,
-        /// The reason.
-        source: std::io::Error,
+        /// The reason. It is in the text, so it is not the error's source too: whoever prints both would print it twice.
+        reason: std::io::Error,
     },
+}
+
+/// What to do about a refusal of the system, where that is known.
+fn advice(reason: &std::io::Error) -> &'static str {
+    match reason.raw_os_error() {
+        Some(libc::EMFILE | libc::ENFILE) => "; raise `ulimit -n`",
+        // Threads are processes to that limit.
+        Some(libc::EAGAIN) => "; raise `ulimit -u`",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use super::*;
+
+    #[test]
+    fn a_refusal_of_the_system_is_told_once_and_with_what_to_do() {
+        let reason = std::io::Error::from_raw_os_error(libc::EMFILE);
+        let error = BuildError::System { what: "making an event descriptor", reason };
+        let line =
+            "making an event descriptor: Too many open files (os error 24); raise `ulimit -n`";
+        assert_eq!(error.to_string(), line);
+        assert!(error.source().is_none());
+    }
 }

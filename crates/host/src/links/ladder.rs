@@ -67,6 +67,7 @@ pub(crate) fn climb(
     node: NodeId,
     choice: &mut Choice,
 ) -> Result<Vec<ChosenLink>, BuildError> {
+    sound(&auto.interfaces).map_err(BuildError::Interfaces)?;
     let mut chosen = Vec::new();
     match auto.want {
         Want::Xdp => xdp(auto, node, choice, &mut chosen)?,
@@ -97,6 +98,21 @@ pub(crate) fn climb(
         shm(auto, node, choice, &mut chosen)?;
     }
     if chosen.is_empty() { Err(BuildError::NoRung(choice.clone())) } else { Ok(chosen) }
+}
+
+/// Names that a node can use together: of two rings on one interface the second would take the first one's frames for others', and a relay would
+/// send on what it got to where it came from.
+fn sound(named: &[String]) -> Result<(), String> {
+    if named.len() > INTERFACES_MAX {
+        let count = named.len();
+        return Err(format!(
+            "{count} are named, and a node uses at most {INTERFACES_MAX} together: name fewer"
+        ));
+    }
+    match (1..named.len()).find(|at| named[..*at].contains(&named[*at])) {
+        Some(again) => Err(format!("{} is named twice: name it once", named[again])),
+        None => Ok(()),
+    }
 }
 
 /// AF_XDP, on each interface. Which mode it works in, and why in no better one, is part of the report.
@@ -145,6 +161,7 @@ fn raw(
             let why =
                 format!("{INTERFACES_MAX} interfaces are used together at most; to be had by name");
             choice.note(link, Outcome::Skipped(why));
+            choice.left_out.push(interface);
             continue;
         }
         raw_on((auto, node), &interface, choice, chosen)?;
@@ -387,4 +404,19 @@ fn usable_interfaces(choice: &mut Choice) -> Vec<String> {
         choice.note("raw frames".into(), Outcome::Skipped(why.into()));
     }
     usable
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interfaces_that_are_named_twice_or_too_many_are_refused() {
+        let sound =
+            |names: &[&str]| sound(&names.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!(sound(&[]), Ok(()));
+        assert_eq!(sound(&["a", "b", "c", "d"]), Ok(()));
+        assert_eq!(sound(&["a", "b", "a"]), Err("a is named twice: name it once".into()));
+        assert!(sound(&["a", "b", "c", "d", "e"]).unwrap_err().starts_with("5 are named"));
+    }
 }

@@ -104,7 +104,7 @@ impl NodeBuilder {
         let parts =
             Parts { engine, links, memory, journal, news, collections, shown, joining, beside };
         let seat = Seat::compose(parts, self.board, self.wait_mode)
-            .map_err(|(what, source)| BuildError::System { what, source })?;
+            .map_err(|(what, reason)| BuildError::System { what, reason })?;
         let (linger, path_costs) = (self.linger, None);
         let node =
             NodeInner { seat, id, epoch, name, profile, choice, path_costs, linger, capabilities };

@@ -398,7 +398,7 @@ impl NodeBuilder {
         let parts =
             Parts { engine, links, memory, journal, news, collections, shown, joining, beside };
         let seat = Seat::compose(parts, self.board, self.wait_mode)
-            .map_err(|(what, source)| BuildError::System { what, source })?;
+            .map_err(|(what, reason)| BuildError::System { what, reason })?;
         let node = NodeInner {
             seat,
             id,
@@ -464,5 +464,5 @@ fn captured_to(file: Option<PathBuf>, journal: &Journal) -> Option<CaptureFile> 
 }
 
 pub(super) fn system_error(what: &'static str) -> impl Fn(std::io::Error) -> BuildError {
-    move |source| BuildError::System { what, source }
+    move |reason| BuildError::System { what, reason }
 }

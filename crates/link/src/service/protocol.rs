@@ -2,7 +2,7 @@
 //!
 //! A client says [`Hello`] first and then one request, [`Lend`] or [`Attach`] (or a new service [`Request::Replace`]); it may send both at once. The service answers each, in
 //! order, with [`Welcome`] and with [`Lent`] or [`Attached`], or with [`Refused`], after which it closes the connection. What was
-//! given is given for as long as the connection is open. Each message begins with its kind; what is not one of this version, has
+//! given is given for as long as the connection is open; who has an engine and is put out is told why by a [`Refused`], before that. Each message begins with its kind; what is not one of this version, has
 //! another length, or names what can't be is no message ([`Malformed`]).
 
 mod engine;

@@ -6,7 +6,7 @@
 //! its exact size. Every descriptor that the kernel hands out is owned at once, so that none leaks and none is closed twice.
 
 use std::io;
-use std::mem::{size_of, zeroed};
+use std::mem::{offset_of, size_of, zeroed};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -52,12 +52,18 @@ impl Peer {
     }
 }
 
+/// Bytes of a socket's path at most: the kernel's room for one, but for the zero at its end.
+pub const PATH_BYTES_MAX: usize =
+    size_of::<libc::sockaddr_un>() - offset_of!(libc::sockaddr_un, sun_path) - 1;
+
 fn name_of(path: &Path) -> io::Result<(libc::sockaddr_un, libc::socklen_t)> {
     // SAFETY: all-zero is a valid `sockaddr_un`.
     let mut name: libc::sockaddr_un = unsafe { zeroed() };
     let bytes = path.as_os_str().as_bytes();
-    // The last byte stays zero.
-    if bytes.is_empty() || bytes.len() >= name.sun_path.len() || bytes.contains(&0) {
+    if bytes.is_empty() || bytes.contains(&0) {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    if bytes.len() > PATH_BYTES_MAX {
         return Err(io::Error::from_raw_os_error(libc::ENAMETOOLONG));
     }
     name.sun_family = libc::AF_UNIX as libc::sa_family_t;

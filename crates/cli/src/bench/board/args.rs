@@ -13,7 +13,7 @@ pub struct Args {
     #[arg(long, default_value_t = 64)]
     pub size: usize,
     /// Frames there and back.
-    #[arg(long, default_value_t = 200_000)]
+    #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub rounds: u32,
     /// Clients in all, those two among them; the others do nothing.
     #[arg(long, default_value_t = 2)]

@@ -97,7 +97,8 @@ impl Args {
             return self.tell(two, &self.measure(2, self.rounds, round)?);
         }
         let (mut alone, mut beside, mut flooded) = (Vec::new(), Vec::new(), 0.0);
-        let rounds = self.rounds / self.turns as u32;
+        let turns = u32::try_from(self.turns).unwrap_or(u32::MAX);
+        let rounds = (self.rounds / turns).max(1);
         for _ in 0..self.turns {
             alone.extend(self.measure(2, rounds, &mut round)?.0);
             let others = open()?;

@@ -249,8 +249,14 @@ fn choose(provider: *mut Provider, interface: &str) -> anyhow::Result<*mut Info>
     // SAFETY: the provider is there; no hints mean everything; `list` is a local.
     let result =
         unsafe { ((*provider).getinfo)(VERSION, null(), null(), 0, null(), &raw mut list) };
+    if result != 0 {
+        // Which is no matter of this interface alone: a setting that makes no sense, or nothing at all that is up.
+        bail_user!(
+            "the libfabric provider offers nothing (fi_getinfo: {result}): its line above says why, or one with EMP_LOG=warn"
+        );
+    }
     let wanted = [interface.to_owned(), format!("{interface}-udp"), "shm".to_owned()];
-    let mut at = if result == 0 { list } else { null_mut() };
+    let mut at = list;
     while !at.is_null() {
         // SAFETY: an entry of the provider's list; its attributes are there, and names end with a zero.
         let (next, name) = unsafe { ((*at).next, CStr::from_ptr((*(*at).domain).name)) };

@@ -457,8 +457,11 @@ impl Firmware {
     }
 
     /// Hellos and replies that wait to be sent.
-    pub(crate) fn emit_contacts(&mut self, batch: &mut TransmitBatch) {
-        while !batch.is_full() {
+    pub(crate) fn emit_contacts(&mut self, batch: &mut TransmitBatch, most: usize) {
+        for _ in 0..most {
+            if batch.is_full() {
+                return;
+            }
             let Some(contact) = self.routes.contacts.pop_front() else { return };
             // What finds out whether a length gets through leaves alone: with others behind it a virtual switch may get all of them as
             // one datagram that is still to be cut, which says nothing of a frame that comes by itself.

@@ -361,7 +361,8 @@ impl Firmware {
             self.emit_acks(now, true, (memory, batch));
             return self.emit_closes((memory, batch));
         }
-        self.emit_contacts(batch);
+        // Whoever asks again and again, or as many as ask at once, keeps no acknowledgement from leaving.
+        self.emit_contacts(batch, TransmitBatch::FRAMES_MAX / 2);
         self.emit_not_ready(now, (memory, batch));
         self.emit_acks(now, true, (memory, batch));
         // A `done` that has waited with an acknowledgement leaves with it.
@@ -378,6 +379,7 @@ impl Firmware {
         // What was to ride, and did not.
         self.emit_acks(now, false, (memory, batch));
         self.emit_transit(batch, usize::MAX);
+        self.emit_contacts(batch, usize::MAX);
         self.relay(now);
     }
 

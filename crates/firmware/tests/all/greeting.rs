@@ -1,8 +1,9 @@
 //! A node that is spoken to by nobody it knows shows itself to the speaker alone (`EPOCH-3`, `FRAME-4`).
 
+use crate::common::forge::*;
 use crate::common::{Memory, make};
 use emp_firmware::*;
-use emp_wire::{Header, Kind, LinkAddress, NodeId, Sequence};
+use emp_wire::{Flags, HELLO_BODY_BYTES_MAX, Header, Hello, Kind, LinkAddress, NodeId, Sequence};
 
 /// A sequenced frame without an identity, from a node that is not known here.
 fn unidentified(from: NodeId, to: NodeId) -> Vec<u8> {
@@ -41,4 +42,24 @@ fn the_answer_to_a_stranger_has_the_strangers_tag() {
         assert_eq!(header.kind, Kind::Hello);
         assert_eq!(header.destination_tag, from.destination_tag());
     }
+}
+
+/// Who is asked by many at once, or again and again, acknowledges all the same: in the batch that leaves first.
+#[test]
+fn questions_keep_no_acknowledgement_from_leaving() {
+    let mut real = Real::new(&Profile::DEFAULT);
+    let mut peer = Forged::met(2, &mut real);
+    for asker in 0..300 {
+        let stranger = Forged::new(1_000 + asker);
+        let mut body = [0; HELLO_BODY_BYTES_MAX];
+        let bytes = Hello::new(stranger.node, OWN, asker, MTU as u16, "").emit(&mut body);
+        real.hear(&stranger, &stranger.frame(Kind::Hello, Flags(0), 0, 0, &body[..bytes]));
+    }
+    let message = peer.message(Flags::ACK_REQUEST, None, 0, b"x");
+    real.hear(&peer, &message);
+    let said = kinds(&real.speak());
+    let replies = said.iter().filter(|kind| **kind == Kind::HelloReply).count();
+    let acknowledged = said.iter().position(|kind| *kind == Kind::Ack);
+    assert!(replies > TransmitBatch::FRAMES_MAX, "{replies} replies");
+    assert!(acknowledged.is_some_and(|at| at < TransmitBatch::FRAMES_MAX), "{acknowledged:?}");
 }

@@ -343,3 +343,9 @@ fn a_damaged_relays_head_explains_a_shorter_path() {
 fn a_way_that_meets_a_cable_of_one_way_may_be_found_by_nobody() {
     passes(801_888, true);
 }
+
+/// A node whose link takes a frame at a time, and that is asked by all its peers at once, acknowledges what they send.
+#[test]
+fn a_slow_node_that_all_ask_after_acknowledges() {
+    passes(810_388, true);
+}

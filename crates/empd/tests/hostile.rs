@@ -220,11 +220,10 @@ fn a_service_that_cant_be_says_why_in_one_line() {
     assert!(text.contains("another program's socket"), "{text}");
     let file = shown(&place.path().join("empd.toml"));
     assert!(said(&["--config", &file, "--socket", &file]).contains("is no socket"));
-    assert!(
-        said(&["--config", &file, "--socket", "/no/such/place/socket"]).contains("making that")
-    );
+    let text = said(&["--config", &file, "--socket", "/no/such/place/socket"]);
+    assert!(text.contains("its directory /no/such/place"), "{text}");
     let long = format!("/tmp/{}", "long".repeat(40));
-    assert!(said(&["--config", &file, "--socket", &long]).contains("listening there"));
+    assert!(said(&["--config", &file, "--socket", &long]).contains("a socket's path has"));
 }
 
 /// Without the capability it does not begin; and a user that is to be become has to be there.

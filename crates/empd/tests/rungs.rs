@@ -48,6 +48,15 @@ fn limit(service: &Service, what: libc::__rlimit_resource_t, most: u64) {
     assert_eq!((known, limited), (0, 0), "{}", std::io::Error::last_os_error());
 }
 
+/// It is over with this, also where an assertion fails: nobody waits for what then never ends.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
 /// Whoever connects is told this, until it is over.
 fn chatter(path: &Path, says: &[u8], over: &AtomicBool) {
     let listening = socket::listen(path).expect("it listens");
@@ -104,13 +113,15 @@ fn the_next_rung_is_taken_where_a_service_has_nothing() {
     ] {
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
+            let _ends = Over(&over);
             scope.spawn(|| chatter(&path, &says, &over));
-            while !path.exists() {
+            // There, and open to others.
+            let is_open = |at: fs::Metadata| at.permissions().mode() & 0o777 == 0o666;
+            while !fs::metadata(&path).is_ok_and(is_open) {
                 std::thread::yield_now();
             }
             takes_udp(&lab, why);
             no_engine(&lab, &path, engine_why);
-            over.store(true, Ordering::Release);
         });
         fs::remove_file(&path).expect("it is there");
     }

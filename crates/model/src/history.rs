@@ -72,6 +72,8 @@ pub struct History {
     cuts: Vec<Cut>,
     absences: Vec<Absence>,
     closed: Vec<Closed>,
+    /// Which incarnation of a node began when.
+    starts: Vec<(usize, Time, Epoch)>,
     /// When each node last started.
     started: BTreeMap<usize, Time>,
     resets: Vec<Reset>,
@@ -133,8 +135,9 @@ impl History {
     }
 
     /// A node started.
-    pub fn started(&mut self, node: usize, at: Time) {
+    pub fn started(&mut self, node: usize, at: Time, epoch: Epoch) {
         self.started.insert(node, at);
+        self.starts.push((node, at, epoch));
         let open = |absence: &&mut Absence| absence.node == node && absence.end == Time::NEVER;
         for absence in self.absences.iter_mut().filter(open) {
             absence.end = at;
@@ -224,18 +227,20 @@ impl History {
         (since, now): (Time, Time),
     ) -> bool {
         let fresh = self.last_lost(observer, peer, since);
+        // What the peer did while news of what it had done before was on its way is news, too, although that came later.
+        let known = self.last_reset(observer, peer, since).map(|reset| reset.epochs.known);
+        let known = known.filter(|known| *known != Epoch::UNKNOWN);
+        // So is the end of the incarnation that was met last, though it was over by then.
+        let met = known.and_then(|known| self.began(peer, known));
         let stopped = |goodbye: bool| {
             self.absences.iter().any(|absence| {
                 absence.node == peer
                     && absence.start <= now
-                    && absence.end >= fresh
+                    && (absence.end >= fresh || met.is_some_and(|met| absence.end > met))
                     && (absence.goodbye || !goodbye)
             })
         };
         let silent = self.silent(observer, peer, (fresh, now));
-        // What the peer did while news of what it had done before was on its way is news, too, although that came later.
-        let known = self.last_reset(observer, peer, since).map(|reset| reset.epochs.known);
-        let known = known.filter(|known| *known != Epoch::UNKNOWN);
         let is_news = |reset: &Reset| {
             known.map_or(reset.at >= fresh, |known| reset.epochs.own.follows(known))
         };
@@ -252,6 +257,14 @@ impl History {
             Status::PeerClosed => stopped(true),
             _ => false,
         }
+    }
+
+    /// When the incarnation of a node began that speaks with this generation, or one that follows it.
+    fn began(&self, node: usize, epoch: Epoch) -> Option<Time> {
+        let of = |(whose, _, first): &&(usize, Time, Epoch)| {
+            *whose == node && (*first == epoch || epoch.follows(*first))
+        };
+        self.starts.iter().rev().find(of).map(|(_, at, _)| *at)
     }
 
     /// When `observer` last lost the peer's state before `since`, or started: nothing that was over by then is news to it.
@@ -373,6 +386,27 @@ mod tests {
         Epochs { own: of(own), known: known.map_or(Epoch::UNKNOWN, of) }
     }
 
+    /// A node that starts twice while news of the first time is on its way: both are news, one after the other.
+    #[test]
+    fn each_incarnation_that_was_met_may_end() {
+        let mut history = History::new(Span::ms(100), 1);
+        let at = |ms| Time(0) + Span::ms(ms);
+        history.started(1, at(0), Epoch(1_000));
+        history.stopped(1, at(10), false);
+        history.started(1, at(20), Epoch(9_000));
+        history.stopped(1, at(30), false);
+        history.started(1, at(40), Epoch(70_000));
+        let restarted = |history: &History, since, now| {
+            history.explains(Status::PeerRestarted, 0, 1, (at(since), at(now)))
+        };
+        assert!(restarted(&history, 5, 50));
+        let knows = |epoch| Epochs { own: Epoch(5), known: Epoch(epoch) };
+        history.reset((0, 1), at(50), true, knows(9_000));
+        assert!(restarted(&history, 51, 60), "the second was over when it was met");
+        history.reset((0, 1), at(60), true, knows(70_000));
+        assert!(!restarted(&history, 61, 90), "the third goes on");
+    }
+
     #[test]
     fn what_was_noticed_explains_nothing_more() {
         let mut history = History::new(Span::ms(100), 1);
@@ -390,9 +424,9 @@ mod tests {
         assert!(!history.explains(Status::GivenUp, 1, 0, (at(620), at(700))));
         // A node that starts knows nothing of what was before.
         history.stopped(0, at(1_000), true);
-        history.started(0, at(1_100));
+        history.started(0, at(1_100), Epoch(7));
         assert!(history.explains(Status::PeerClosed, 1, 0, (at(990), at(1_200))));
-        history.started(1, at(1_300));
+        history.started(1, at(1_300), Epoch(8));
         assert!(!history.explains(Status::PeerClosed, 1, 0, (at(1_310), at(1_400))));
     }
 

@@ -179,7 +179,7 @@ impl World {
             if let Some(firmware) = self.nodes[node].firmware.as_mut() {
                 firmware.set_relay(self.network.relays(node));
             }
-            self.history.started(node, self.now);
+            self.history.started(node, self.now, Epoch::new(epoch));
             self.open_at_start(node);
             self.hint(node);
             self.export_region(node);

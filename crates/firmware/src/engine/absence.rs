@@ -55,11 +55,12 @@ impl Firmware {
         self.routes.searches.excuse(now, absent);
         self.carriers.excuse(now, absent);
         let absent_ms = milliseconds(Time(absent.0));
+        let later = later_by(now, absent_ms);
         for (peer, since_ms) in &mut self.watched {
-            *since_ms = since_ms.wrapping_add(absent_ms);
+            *since_ms = later(*since_ms);
             // Who is watched for longer than its patience is judged by when it was last heard, and that alone.
             let heard_ms = self.peers[*peer].heard_ms.get_mut();
-            *heard_ms = heard_ms.wrapping_add(absent_ms);
+            *heard_ms = later(*heard_ms);
         }
         self.receive.excuse(absent_ms);
     }
@@ -67,15 +68,18 @@ impl Firmware {
     /// One peer could not be heard for so long.
     pub(crate) fn excuse_peer(&mut self, now: Time, peer: u32, deaf: Span) {
         self.send.excuse_peer(peer, now, deaf);
-        let (now_ms, deaf_ms) = (milliseconds(now), milliseconds(Time(deaf.0)));
         // What was heard since counts from then on.
-        let later = |since_ms: u32| {
-            now_ms.wrapping_sub(now_ms.wrapping_sub(since_ms).saturating_sub(deaf_ms))
-        };
+        let later = later_by(now, milliseconds(Time(deaf.0)));
         let heard_ms = self.peers[peer].heard_ms.get_mut();
         *heard_ms = later(*heard_ms);
         if let Ok(at) = self.watched.binary_search_by_key(&peer, |(watched, _)| *watched) {
             self.watched[at].1 = later(self.watched[at].1);
         }
     }
+}
+
+/// Puts off a time, in milliseconds (wrapping), by so many, but never beyond now: one in the future would be taken for one of weeks ago.
+fn later_by(now: Time, by_ms: u32) -> impl Fn(u32) -> u32 {
+    let now_ms = milliseconds(now);
+    move |ms| now_ms.wrapping_sub(now_ms.wrapping_sub(ms).saturating_sub(by_ms))
 }

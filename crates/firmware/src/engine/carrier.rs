@@ -66,6 +66,8 @@ impl Firmware {
         if usize::from(link.0) >= self.links.len() || carrier != self.carriers.is_away(link) {
             return;
         }
+        // Nobody looked until now: that is excused first, and once.
+        self.notice_absence(now);
         if carrier {
             self.carrier_is_back(now, link);
         } else {

@@ -44,6 +44,7 @@ use crate::cross::{Control, Heard, RouteNews};
 use crate::descriptor::{Completion, OpKind, Status};
 use crate::event::Reached;
 use crate::limits::{Pressure, SEND_POOL_BYTES, SPARE_MAX};
+use crate::path::PathId;
 use crate::path::rtt::Rtt;
 use crate::pool::{Chain, Pool};
 use crate::profile::{Collections, Profile};
@@ -96,6 +97,10 @@ impl SendPeer {
 /// Who was silent for so long and speaks again was cut off, or did not run, and what waits for it has backed off. Longer than any round trip with
 /// full queues, so that no timer that means a queue begins anew.
 const RESUMED_AFTER: Span = Span::ms(200);
+
+/// And longer than so many timers of each path that is in use: a peer whose timer is long is silent for as long by itself, as nothing was asked of it.
+/// The third run of a timer that doubles, whose question is to show what does not get through (`LONG-4`), is after seven.
+const RESUMED_TIMERS: u64 = 8;
 
 /// The send side of a node.
 pub(crate) struct SendSide {
@@ -298,17 +303,32 @@ impl SendSide {
     #[inline]
     pub(crate) fn heard(&mut self, peer: u32, now: Time) {
         if let Some(active) = &mut self.peers[peer].active {
-            let before = core::mem::replace(&mut active.heard_at, now);
-            if now.since(before) >= RESUMED_AFTER {
-                self.resume(peer, now);
+            let silence = now.since(core::mem::replace(&mut active.heard_at, now));
+            if silence >= RESUMED_AFTER {
+                self.return_after(peer, now, silence);
             }
         }
     }
 
     /// A peer shows itself by a `hello`, which proves nothing and is no reason to be patient with it.
     pub(crate) fn heard_again(&mut self, peer: u32, now: Time) {
-        let silent = |active: &Active| now.since(active.heard_at) >= RESUMED_AFTER;
-        if self.peers[peer].active.as_deref().is_some_and(silent) {
+        let Some(active) = self.peers[peer].active.as_deref() else { return };
+        let silence = now.since(active.heard_at);
+        if silence >= RESUMED_AFTER {
+            self.return_after(peer, now, silence);
+        }
+    }
+
+    /// A peer speaks after such a silence, which may be no longer than what was asked of it explains.
+    #[cold]
+    fn return_after(&mut self, peer: u32, now: Time, silence: Span) {
+        let entry = &self.peers[peer];
+        let timer = |path| entry.rtt(&self.further, path).timeout(self.profile.ack_delay, 0);
+        let backs_off = |active: &Active, path| active.flight(path).backoff > 0;
+        let longest = entry.active.as_deref().and_then(|active| {
+            PathId::all().filter(|path| backs_off(active, *path)).map(|path| timer(path).0).max()
+        });
+        if longest.is_some_and(|longest| silence.0 >= RESUMED_TIMERS * longest) {
             self.resume(peer, now);
         }
     }

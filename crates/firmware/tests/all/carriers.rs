@@ -51,18 +51,38 @@ fn a_carrier_that_comes_back_excuses_those_alone_whom_it_leads_to() {
     assert!(is_over(&mut real, 3_500), "it was silent where it could have been heard");
 }
 
-/// Nobody looked for a while within an outage: that is excused once, not twice.
+/// Nobody looked for a while within an outage: that is excused once, not twice, whether it ends with a look at the time or with the carrier.
 #[test]
 fn an_absence_within_an_outage_is_excused_once() {
-    let mut real = waiting();
-    // It is silent for four seconds before either.
-    assert!(!is_over(&mut real, 4_000));
+    for looks_first in [true, false] {
+        let mut real = waiting();
+        // It is silent for four seconds before either.
+        assert!(!is_over(&mut real, 4_000));
+        carrier(&mut real, 0, false);
+        real.now = real.now + Span::ms(6_000);
+        if looks_first {
+            real.firmware.handle_timeout(real.now, &mut real.memory);
+        }
+        carrier(&mut real, 0, true);
+        real.firmware.handle_timeout(real.now, &mut real.memory);
+        assert!(!is_over(&mut real, 5_500), "{looks_first}");
+        assert!(is_over(&mut real, 2_000), "{looks_first}");
+    }
+}
+
+/// The same of a peer that was heard, and of which only a receive by name waits: what was put off is never in the future.
+#[test]
+fn an_absence_that_ends_with_the_carrier_gives_nobody_up() {
+    let mut real = Real::over(&Profile::DEFAULT, vec![LinkInfo::new(MTU, true); 2]);
+    let peer = Forged::met(2, &mut real);
+    real.receive(Selector { from: peer.node, ..Selector::bits(7) }, 10);
+    real.pass(Span::ms(1_500));
     carrier(&mut real, 0, false);
-    real.now = real.now + Span::ms(6_000);
-    real.firmware.handle_timeout(real.now, &mut real.memory);
+    real.pass(Span::ms(20));
+    real.now = real.now + Span::ms(250);
     carrier(&mut real, 0, true);
-    assert!(!is_over(&mut real, 5_500));
-    assert!(is_over(&mut real, 2_000));
+    real.firmware.handle_timeout(real.now, &mut real.memory);
+    assert!(!is_over(&mut real, 1_000), "{:?}", real.done);
 }
 
 /// What waits for a peer that was cut off for seconds leaves as soon as it shows itself again, or this node's own carrier is back, and not when

@@ -78,16 +78,17 @@ fn relayed(head: RelayHead, hops: &[RelayHop], carried: &[u8]) -> Vec<u8> {
 
 /// A search of a stranger's for a node that nobody is.
 fn search(nonce: u64, place: u8, hops: &[RelayHop]) -> Vec<u8> {
+    let nobody = NodeId(0x1234);
     let head = RelayHead {
         usage: RelayUse::Search,
         length: 0,
-        destination_tag: TAG_EVERYONE,
+        destination_tag: nobody.destination_tag(),
         source_tag: 9,
         place,
         hops: 0,
         smallest: 1_500,
     };
-    relayed(head, hops, &hello(stranger(), NodeId(0x1234), nonce))
+    relayed(head, hops, &hello(stranger(), nobody, nonce))
 }
 
 /// Checks that a frame that comes to the relay is dropped for one reason, and that nothing leaves for it.

@@ -349,3 +349,21 @@ fn a_way_that_meets_a_cable_of_one_way_may_be_found_by_nobody() {
 fn a_slow_node_that_all_ask_after_acknowledges() {
     passes(810_388, true);
 }
+
+/// A node restarts twice while news of the first time is on its way.
+#[test]
+fn a_node_that_restarts_twice_is_met_twice() {
+    passes(917_686_058_966, false);
+}
+
+/// An absence that ends with the carrier back is excused once (`RESEND-5`, `RESEND-8`).
+#[test]
+fn who_was_away_as_its_carrier_came_back_gives_nobody_up() {
+    passes(805_354, true);
+}
+
+/// A long frame that no longer gets through, on a way whose timer is longer than what is taken for a silence (`LONG-4`, `PATH-12`).
+#[test]
+fn a_long_timer_is_no_silence() {
+    passes(118_058_757_275, false);
+}

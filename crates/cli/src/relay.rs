@@ -68,7 +68,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     tell(&node, &rings)
 }
 
-/// What is to be said of interfaces that would have been used if a node could use more.
+/// A warning about interfaces that would have been used if a node could use more.
 fn left_out(names: &[String]) -> String {
     match names {
         [] => String::new(),

@@ -301,7 +301,7 @@ impl Plan {
         !matches!(self.topology, Topology::Link | Topology::Switch)
     }
 
-    /// What is to be said of hosts with more cables than a node takes: whoever is at the others is not found by them, nor by relays there.
+    /// A warning about hosts with more cables than a node takes: whoever is at the others is not found by them, nor by relays there.
     pub fn crowded(&self) -> Option<String> {
         let is_crowded = |host: &&Host| host.interfaces.len() > INTERFACES_MAX;
         let names: Vec<_> =

@@ -98,7 +98,7 @@ impl SendPeer {
 /// full queues, so that no timer that means a queue begins anew.
 const RESUMED_AFTER: Span = Span::ms(200);
 
-/// And longer than so many timers of each path that is in use: a peer whose timer is long is silent for as long by itself, as nothing was asked of it.
+/// And longer than so many timers of each path that has backed off: a peer whose timer is long is silent for as long by itself, as nothing was asked of it.
 /// The third run of a timer that doubles, whose question is to show what does not get through (`LONG-4`), is after seven.
 const RESUMED_TIMERS: u64 = 8;
 
